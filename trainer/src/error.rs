@@ -225,7 +225,7 @@ pub enum Error {
     },
     /// The ranks did not come together.
     #[error("rank `{rank}` cannot join the other ranks at `{address}`: {reason}")]
-    Meeting {
+    Rendezvous {
         /// This rank.
         rank: usize,
         /// Address of the rendezvous.
@@ -288,7 +288,7 @@ impl Classified for Error {
             Self::TooSlow { .. }
             | Self::Busy { .. }
             | Self::Rank { .. }
-            | Self::Meeting { .. }
+            | Self::Rendezvous { .. }
             | Self::StateMissing { .. }
             | Self::WeightsDiffer { .. }
             | Self::Device { .. }

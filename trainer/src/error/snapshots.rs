@@ -20,7 +20,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
         AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved, TooSlow, Busy, Rank,
-        StateMissing, Meeting, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
+        StateMissing, Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
     let mut samples = of_runs();
     samples.extend(of_training());
@@ -150,7 +150,7 @@ fn of_machines() -> Vec<Error> {
             ranks: "1".into(),
             seconds: 300,
         },
-        Error::Meeting {
+        Error::Rendezvous {
             rank: 1,
             address: "10.0.0.1:29500".into(),
             reason: "rank 0 is absent after 300 s; start it, or raise `train.parallel.rendezvous_timeout_s`".into(),

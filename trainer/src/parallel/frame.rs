@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::inbox::{Inbox, Message, RankFailure};
+use super::recv_queue::{Message, RankFailure, RecvQueue};
 
 /// Most bytes moved at one time: a rank that receives much knows that its sender is there.
 pub(super) const PIECE: usize = 1 << 20;
@@ -77,7 +77,7 @@ impl FrameHeader {
     }
 }
 
-impl Inbox {
+impl RecvQueue {
     /// Takes a frame that came from a rank; whether more may come.
     pub(super) fn take(&self, from: usize, header: FrameHeader, bytes: Vec<u8>) -> bool {
         let number = header.number;

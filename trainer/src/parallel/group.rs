@@ -6,8 +6,8 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
 
 use super::{
-    RankPlace, Whereabouts, frame::FRAME_MAX, inbox::Patience, meeting::Meeting, ranks::Ranks,
-    secret::JobSecret, status::Status, threads,
+    RankPlace, Whereabouts, collectives::Ranks, frame::FRAME_MAX, recv_queue::Patience,
+    rendezvous::Rendezvous, secret::JobSecret, status::Status, threads,
 };
 use crate::error::Error;
 
@@ -29,7 +29,7 @@ enum GroupMembers {
 /// Processes that were started together.
 #[derive(Clone, Debug)]
 struct Processes {
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     /// `mpirun` has started them.
     by_mpirun: bool,
     #[cfg(feature = "mpi")]
@@ -69,7 +69,7 @@ impl Group {
         if world <= 1 {
             return Self::alone();
         }
-        let meeting = Meeting {
+        let rendezvous = Rendezvous {
             place: RankPlace { rank, world },
             address: address.to_owned(),
             agent_job: None,
@@ -79,7 +79,7 @@ impl Group {
         };
         Self {
             members: GroupMembers::Processes(Box::new(Processes {
-                meeting,
+                rendezvous,
                 by_mpirun: false,
                 #[cfg(feature = "mpi")]
                 mpi: super::mpi::Handle::default(),
@@ -93,7 +93,7 @@ impl Group {
     #[must_use]
     pub fn under_agent(mut self, id: &str) -> Self {
         if let GroupMembers::Processes(processes) = &mut self.members {
-            processes.meeting.agent_job = Some(id.to_owned());
+            processes.rendezvous.agent_job = Some(id.to_owned());
         }
         self
     }
@@ -103,7 +103,7 @@ impl Group {
     #[must_use]
     pub fn with_secret(mut self, secret: &str) -> Self {
         if let GroupMembers::Processes(processes) = &mut self.members {
-            processes.meeting.secret = Some(JobSecret::new(secret));
+            processes.rendezvous.secret = Some(JobSecret::new(secret));
         }
         self
     }
@@ -112,7 +112,7 @@ impl Group {
     #[must_use]
     pub(crate) fn with_largest_message(mut self, bytes: u64) -> Self {
         if let GroupMembers::Processes(processes) = &mut self.members {
-            processes.meeting.largest = bytes;
+            processes.rendezvous.largest = bytes;
         }
         self
     }
@@ -131,7 +131,7 @@ impl Group {
     #[cfg(test)]
     pub(super) fn addresses(&self) -> Vec<String> {
         match &self.members {
-            GroupMembers::Processes(processes) => processes.meeting.addresses(),
+            GroupMembers::Processes(processes) => processes.rendezvous.addresses(),
             _ => Vec::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Group {
         match &self.members {
             GroupMembers::Alone(status) => status.whereabouts(),
             GroupMembers::Threads(member) => member.status().whereabouts(),
-            GroupMembers::Processes(processes) => processes.meeting.status.whereabouts(),
+            GroupMembers::Processes(processes) => processes.rendezvous.status.whereabouts(),
         }
     }
 
@@ -162,7 +162,7 @@ impl Group {
         match &self.members {
             GroupMembers::Alone(_) => RankPlace::ALONE,
             GroupMembers::Threads(member) => member.place,
-            GroupMembers::Processes(processes) => processes.meeting.place,
+            GroupMembers::Processes(processes) => processes.rendezvous.place,
         }
     }
 
@@ -186,7 +186,7 @@ impl Group {
     /// Meets the others, who must have the same `identity`.
     ///
     /// # Errors
-    /// [`Error::Meeting`]; [`Error::Config`] when they are to meet by MPI and this program was built without it.
+    /// [`Error::Rendezvous`]; [`Error::Config`] when they are to meet by MPI and this program was built without it.
     pub(crate) fn join(
         &self,
         identity: &str,
@@ -205,8 +205,8 @@ impl Group {
                 processes.join_by_mpi(identity, patience, limit)
             }
             GroupMembers::Processes(processes) => {
-                let meeting = &processes.meeting;
-                meeting.join(identity, patience, limit, runtime)
+                let rendezvous = &processes.rendezvous;
+                rendezvous.join(identity, patience, limit, runtime)
             }
         }
     }
@@ -228,12 +228,12 @@ impl Processes {
         patience: Patience,
         limit: Duration,
     ) -> Result<Ranks, Error> {
-        self.mpi.join(&self.meeting, identity, patience, limit)
+        self.mpi.join(&self.rendezvous, identity, patience, limit)
     }
 
     #[cfg(not(feature = "mpi"))]
     fn join_by_mpi(&self, _: &str, _: Patience, _: Duration) -> Result<Ranks, Error> {
-        let RankPlace { rank, world } = self.meeting.place;
+        let RankPlace { rank, world } = self.rendezvous.place;
         let reason = format!(
             "this is rank {rank} of {world}, which are to meet by MPI, and this program was built without it: build it with \
              `--features mpi`, or set it to `tcp`, with MASTER_ADDR where ranks are on several machines"

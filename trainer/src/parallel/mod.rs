@@ -5,15 +5,15 @@
 //!
 //! A rank that is lost, silent or late ends the run on all ranks, with an error that names it and says where each was.
 
+mod collectives;
 mod frame;
 mod group;
-mod inbox;
-mod meeting;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
 mod on_device;
-mod ranks;
+mod recv_queue;
+mod rendezvous;
 mod secret;
 mod status;
 mod tcp;
@@ -25,9 +25,9 @@ mod wire;
 mod tests;
 
 pub(crate) use self::{
+    collectives::Ranks,
     frame::largest_message,
     on_device::TensorOp,
-    ranks::Ranks,
     tcp::narrow,
     tree::Tree,
     wire::{RankBounds, Wire},

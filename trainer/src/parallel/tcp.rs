@@ -18,9 +18,9 @@ use tokio::net::TcpStream as AsyncStream;
 
 use super::{
     RankPlace,
+    collectives::{RankTransport, Ranks},
     frame::{FrameHeader, FrameKind, PIECE, SIGN_OF_LIFE_EVERY},
-    inbox::{Inbox, Message, Patience, RankFailure},
-    ranks::{Post, Ranks},
+    recv_queue::{Message, Patience, RankFailure, RecvQueue},
     status::Status,
 };
 
@@ -36,59 +36,64 @@ pub(super) fn ranks(
 ) -> io::Result<Ranks> {
     let mut status: Vec<Arc<Status>> = (0..place.world).map(|_| Arc::default()).collect();
     status[place.rank] = Arc::clone(own);
-    let inbox = Arc::new(Inbox::new(status));
-    let mut posts: Vec<Option<Box<dyn Post>>> = Vec::new();
+    let recv_queue = Arc::new(RecvQueue::new(status));
+    let mut transports: Vec<Option<Box<dyn RankTransport>>> = Vec::new();
     for (rank, stream) in streams.into_iter().enumerate() {
-        let post = stream.map(|stream| connect((place, rank), stream, &inbox, (patience, largest)));
-        posts.push(
-            post.transpose()?
-                .map(|post| Box::new(post) as Box<dyn Post>),
+        let transport =
+            stream.map(|stream| connect((place, rank), stream, &recv_queue, (patience, largest)));
+        transports.push(
+            transport
+                .transpose()?
+                .map(|transport| Box::new(transport) as Box<dyn RankTransport>),
         );
     }
-    Ok(Ranks::new(place, inbox, posts, patience))
+    Ok(Ranks::new(place, recv_queue, transports, patience))
 }
 
 /// Starts the threads of the connection to `rank`.
 fn connect(
     (place, rank): (RankPlace, usize),
     stream: AsyncStream,
-    inbox: &Arc<Inbox>,
+    recv_queue: &Arc<RecvQueue>,
     (patience, largest): (Patience, u64),
-) -> io::Result<TcpPost> {
+) -> io::Result<TcpTransport> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(patience.silence.or(Some(patience.message)))?;
     let reading = stream.try_clone()?;
-    let reading_inbox = Arc::clone(inbox);
+    let reading_queue = Arc::clone(recv_queue);
     let backlog = Backlog {
         largest,
         within: patience.message,
     };
     thread::Builder::new()
         .name(format!("from-rank-{rank}"))
-        .spawn(move || read(reading, rank, &reading_inbox, backlog))?;
+        .spawn(move || read(reading, rank, &reading_queue, backlog))?;
     let stream = Arc::new(Mutex::new(stream));
-    let (post, left) = mpsc::channel();
-    let (living, own) = (Arc::clone(&stream), Arc::clone(&inbox.status[place.rank]));
+    let (alive, left) = mpsc::channel();
+    let (living, own) = (
+        Arc::clone(&stream),
+        Arc::clone(&recv_queue.status[place.rank]),
+    );
     thread::Builder::new()
         .name(format!("to-rank-{rank}"))
         .spawn(move || show_life(&living, &own, &left))?;
-    Ok(TcpPost {
+    Ok(TcpTransport {
         stream,
-        _alive: post,
+        _alive: alive,
     })
 }
 
 /// Leads to another process.
 #[derive(Debug)]
-struct TcpPost {
+struct TcpTransport {
     stream: Arc<Mutex<TcpStream>>,
     /// Ends the thread that shows life.
     _alive: mpsc::Sender<()>,
 }
 
-impl Post for TcpPost {
+impl RankTransport for TcpTransport {
     fn send(&self, message: Message) -> Result<(), String> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         write(
@@ -116,7 +121,7 @@ impl Post for TcpPost {
     }
 }
 
-/// Shows until the post is dropped that this rank is there, and where. A message on its way shows as much.
+/// Shows until the transport is dropped that this rank is there, and where. A message on its way shows as much.
 fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>) {
     while let Err(RecvTimeoutError::Timeout) = left.recv_timeout(SIGN_OF_LIFE_EVERY) {
         match stream.try_lock() {
@@ -148,22 +153,22 @@ struct Backlog {
 }
 
 /// Reads frames until there are no more.
-fn read(mut stream: TcpStream, from: usize, inbox: &Inbox, backlog: Backlog) {
+fn read(mut stream: TcpStream, from: usize, recv_queue: &RecvQueue, backlog: Backlog) {
     let largest = backlog.largest;
     loop {
-        if !inbox.await_room(from, largest.saturating_mul(2), backlog.within) {
+        if !recv_queue.await_room(from, largest.saturating_mul(2), backlog.within) {
             let reason = "it sends messages that this one does not ask for".to_owned();
-            return inbox.failed(from, RankFailure { rank: from, reason });
+            return recv_queue.failed(from, RankFailure { rank: from, reason });
         }
-        match frame(&mut stream, largest, || inbox.sign_of_life(from)) {
+        match frame(&mut stream, largest, || recv_queue.sign_of_life(from)) {
             Ok((header, bytes)) => {
-                if !inbox.take(from, header, bytes) {
+                if !recv_queue.take(from, header, bytes) {
                     return;
                 }
             }
             Err(error) => {
                 let reason = format!("its connection ended, as when it is killed: {error}");
-                return inbox.failed(from, RankFailure { rank: from, reason });
+                return recv_queue.failed(from, RankFailure { rank: from, reason });
             }
         }
     }

@@ -335,13 +335,13 @@ fn messages_that_nobody_asks_for_are_left_in_the_connection_beyond_a_bound() {
         let mut sum = 0_u64;
         if !ranks.leads() {
             let bound = 2 << 16;
-            while ranks.inbox.waiting(0) <= bound {
+            while ranks.recv_queue.waiting(0) <= bound {
                 thread::yield_now();
             }
             // The other rank sends more, and none of it is read.
             for _ in 0..10_000 {
                 thread::yield_now();
-                let waiting = ranks.inbox.waiting(0);
+                let waiting = ranks.recv_queue.waiting(0);
                 assert!(waiting <= bound + (1 << 16), "{waiting}");
             }
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     RankPlace,
-    inbox::{Inbox, Message, Patience, RankFailure},
-    ranks::{Post, Ranks},
+    collectives::{RankTransport, Ranks},
+    recv_queue::{Message, Patience, RankFailure, RecvQueue},
     status::Status,
 };
 
@@ -13,17 +13,18 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct ThreadMember {
     pub(super) place: RankPlace,
-    inboxes: Arc<Vec<Arc<Inbox>>>,
+    recv_queues: Arc<Vec<Arc<RecvQueue>>>,
 }
 
 /// So many threads.
 pub(super) fn members(world: usize) -> Vec<ThreadMember> {
     let status: Vec<Arc<Status>> = (0..world).map(|_| Arc::default()).collect();
-    let inbox = || Arc::new(Inbox::new(status.clone()));
-    let inboxes: Arc<Vec<Arc<Inbox>>> = Arc::new((0..world).map(|_| inbox()).collect());
+    let recv_queue = || Arc::new(RecvQueue::new(status.clone()));
+    let recv_queues: Arc<Vec<Arc<RecvQueue>>> =
+        Arc::new((0..world).map(|_| recv_queue()).collect());
     let member = |rank| ThreadMember {
         place: RankPlace { rank, world },
-        inboxes: Arc::clone(&inboxes),
+        recv_queues: Arc::clone(&recv_queues),
     };
     (0..world).map(member).collect()
 }
@@ -32,7 +33,7 @@ impl ThreadMember {
     /// Status of this rank.
     pub(super) fn status(&self) -> &Status {
         let rank = self.place.rank;
-        &self.inboxes[rank].status[rank]
+        &self.recv_queues[rank].status[rank]
     }
 
     /// Joins the others; once.
@@ -43,32 +44,38 @@ impl ThreadMember {
             ..patience
         };
         let from = self.place.rank;
-        let post = |to: usize| -> Option<Box<dyn Post>> {
-            let inbox = Arc::clone(&self.inboxes[to]);
-            (to != from).then(|| Box::new(ThreadPost { from, inbox }) as Box<dyn Post>)
+        let transport = |to: usize| -> Option<Box<dyn RankTransport>> {
+            let recv_queue = Arc::clone(&self.recv_queues[to]);
+            (to != from)
+                .then(|| Box::new(ThreadTransport { from, recv_queue }) as Box<dyn RankTransport>)
         };
-        let posts = (0..self.place.world).map(post).collect();
-        Ranks::new(self.place, Arc::clone(&self.inboxes[from]), posts, patience)
+        let transports = (0..self.place.world).map(transport).collect();
+        Ranks::new(
+            self.place,
+            Arc::clone(&self.recv_queues[from]),
+            transports,
+            patience,
+        )
     }
 }
 
 /// Leads to another thread.
 #[derive(Debug)]
-struct ThreadPost {
+struct ThreadTransport {
     from: usize,
-    inbox: Arc<Inbox>,
+    recv_queue: Arc<RecvQueue>,
 }
 
-impl Post for ThreadPost {
+impl RankTransport for ThreadTransport {
     fn send(&self, message: Message) -> Result<(), String> {
-        self.inbox.deliver(self.from, message);
+        self.recv_queue.deliver(self.from, message);
         Ok(())
     }
 
     fn leave(&self, failure: Option<&RankFailure>) {
         match failure {
-            None => self.inbox.finished(self.from),
-            Some(failure) => self.inbox.failed(self.from, failure.clone()),
+            None => self.recv_queue.finished(self.from),
+            Some(failure) => self.recv_queue.failed(self.from, failure.clone()),
         }
     }
 }

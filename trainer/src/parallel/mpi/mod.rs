@@ -20,10 +20,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::process::Running;
 use super::{
+    collectives::{RankTransport, Ranks},
     frame::FrameKind,
-    inbox::{Inbox, Message, Patience, RankFailure},
-    meeting::{MAGIC, Meeting, another},
-    ranks::{Post, Ranks},
+    recv_queue::{Message, Patience, RankFailure, RecvQueue},
+    rendezvous::{MAGIC, Rendezvous, another},
 };
 use crate::error::Error;
 
@@ -40,78 +40,82 @@ impl Handle {
     /// Meets the other ranks, which must have the same `identity`, as soon as all are there.
     ///
     /// # Errors
-    /// [`Error::Meeting`]: MPI does not start, somebody does not come within `limit`, or ranks do not belong together.
+    /// [`Error::Rendezvous`]: MPI does not start, somebody does not come within `limit`, or ranks do not belong together.
     pub(super) fn join(
         &self,
-        meeting: &Meeting,
+        rendezvous: &Rendezvous,
         identity: &str,
         patience: Patience,
         limit: Duration,
     ) -> Result<Ranks, Error> {
-        let place = meeting.place;
-        let refused = |reason| Error::Meeting {
+        let place = rendezvous.place;
+        let refused = |reason| Error::Rendezvous {
             rank: place.rank,
             address: WORLD.to_owned(),
             reason,
         };
-        let (inbox, posts) = self.session(meeting, patience, limit).map_err(refused)?;
+        let (recv_queue, transports) =
+            self.session(rendezvous, patience, limit).map_err(refused)?;
         let until_met = Patience {
             message: limit,
             ..patience
         };
-        if let Err(failure) = hello(identity, &inbox, &posts, until_met) {
-            for post in posts.iter().flatten() {
-                post.leave(Some(&failure));
+        if let Err(failure) = hello(identity, &recv_queue, &transports, until_met) {
+            for transport in transports.iter().flatten() {
+                transport.leave(Some(&failure));
             }
             return Err(refused(format!(
                 "rank {}: {}",
                 failure.rank, failure.reason
             )));
         }
-        Ok(Ranks::new(place, inbox, posts, patience))
+        Ok(Ranks::new(place, recv_queue, transports, patience))
     }
 
     /// Starts MPI if need be, and a session.
     fn session(
         &self,
-        meeting: &Meeting,
+        rendezvous: &Rendezvous,
         patience: Patience,
         limit: Duration,
-    ) -> Result<(Arc<Inbox>, Posts), String> {
+    ) -> Result<(Arc<RecvQueue>, RankTransports), String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_none() {
-            *running = Some(Running::start(meeting, patience, limit)?);
+            *running = Some(Running::start(rendezvous, patience, limit)?);
         }
         let Some(running) = running.as_ref() else {
             return Err("MPI has not started".to_owned());
         };
-        let (session, inbox) = running.open_session();
-        let post = |to| -> Option<Box<dyn Post>> {
+        let (session, recv_queue) = running.open_session();
+        let transport = |to| -> Option<Box<dyn RankTransport>> {
             let line = running.line(to)?;
             let process = self.clone();
-            Some(Box::new(MpiPost {
+            Some(Box::new(MpiTransport {
                 session,
                 line,
                 _process: process,
             }))
         };
-        Ok((inbox, (0..meeting.place.world).map(post).collect()))
+        Ok((
+            recv_queue,
+            (0..rendezvous.place.world).map(transport).collect(),
+        ))
     }
 }
 
 /// By rank; none to this one.
-type Posts = Vec<Option<Box<dyn Post>>>;
+type RankTransports = Vec<Option<Box<dyn RankTransport>>>;
 
 /// Leads to another process.
 #[derive(Debug)]
-struct MpiPost {
+struct MpiTransport {
     session: u64,
     line: process::RankLine,
     /// MPI does not end before its sessions.
     _process: Handle,
 }
 
-impl Post for MpiPost {
+impl RankTransport for MpiTransport {
     fn send(&self, message: Message) -> Result<(), String> {
         let Message { number, bytes } = message;
         self.line
@@ -138,23 +142,25 @@ impl Post for MpiPost {
 /// Compares what must be the same on all ranks: 8 bytes that name this version of what ranks say, and a hash.
 fn hello(
     identity: &str,
-    inbox: &Inbox,
-    posts: &[Option<Box<dyn Post>>],
+    recv_queue: &RecvQueue,
+    transports: &[Option<Box<dyn RankTransport>>],
     patience: Patience,
 ) -> Result<(), RankFailure> {
     let own = [MAGIC, xxh3_64(identity.as_bytes()).to_le_bytes()].concat();
-    for (rank, post) in posts.iter().enumerate() {
+    for (rank, transport) in transports.iter().enumerate() {
         let message = Message {
             number: 0,
             bytes: own.clone(),
         };
-        let sent = post.as_ref().map_or(Ok(()), |post| post.send(message));
+        let sent = transport
+            .as_ref()
+            .map_or(Ok(()), |transport| transport.send(message));
         sent.map_err(|reason| RankFailure { rank, reason })?;
     }
     let mut first = None;
-    for (rank, post) in posts.iter().enumerate() {
-        let said = match post {
-            Some(_) => inbox.receive(rank, patience)?.bytes,
+    for (rank, transport) in transports.iter().enumerate() {
+        let said = match transport {
+            Some(_) => recv_queue.receive(rank, patience)?.bytes,
             None => own.clone(),
         };
         let first = first.get_or_insert_with(|| said.clone());

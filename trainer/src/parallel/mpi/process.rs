@@ -21,8 +21,8 @@ use super::{
 };
 use crate::parallel::{
     frame::{FrameKind, SIGN_OF_LIFE_EVERY},
-    inbox::{Inbox, Patience},
-    meeting::Meeting,
+    recv_queue::{Patience, RecvQueue},
+    rendezvous::Rendezvous,
 };
 
 /// MPI, started.
@@ -85,13 +85,13 @@ impl Running {
     /// # Errors
     /// Reason that it does not start.
     pub(super) fn start(
-        meeting: &Meeting,
+        rendezvous: &Rendezvous,
         patience: Patience,
         limit: Duration,
     ) -> Result<Self, String> {
-        let place = meeting.place;
+        let place = rendezvous.place;
         let text = |error: std::io::Error| format!("the system gives no thread: {error}");
-        let shared = Arc::new(SharedThreadState::new(meeting));
+        let shared = Arc::new(SharedThreadState::new(rendezvous));
         let (say, started) = mpsc::channel();
         let listening = Arc::clone(&shared);
         let listener = thread::Builder::new().name("mpi".to_owned());
@@ -131,8 +131,8 @@ impl Running {
         })
     }
 
-    /// The next session: its number and its inbox.
-    pub(super) fn open_session(&self) -> (u64, Arc<Inbox>) {
+    /// The next session: its number and its receive queue.
+    pub(super) fn open_session(&self) -> (u64, Arc<RecvQueue>) {
         self.shared.open_session()
     }
 

@@ -12,8 +12,8 @@ use std::{
 use crate::parallel::{
     RankPlace,
     frame::{FrameHeader, FrameKind},
-    inbox::{Inbox, RankFailure},
-    meeting::Meeting,
+    recv_queue::{RankFailure, RecvQueue},
+    rendezvous::Rendezvous,
     status::Status,
 };
 
@@ -55,7 +55,7 @@ pub(super) struct SharedThreadState {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     pub(super) current: u64,
-    inboxes: BTreeMap<u64, Arc<Inbox>>,
+    recv_queues: BTreeMap<u64, Arc<RecvQueue>>,
 }
 
 /// Ranks that have not left.
@@ -70,8 +70,8 @@ struct Leaving {
 }
 
 impl SharedThreadState {
-    pub(super) fn new(meeting: &Meeting) -> Self {
-        let place = meeting.place;
+    pub(super) fn new(rendezvous: &Rendezvous) -> Self {
+        let place = rendezvous.place;
         let leaving = Leaving {
             goodbyes: (0..place.world).map(|rank| rank == place.rank).collect(),
             heard: vec![0; place.world],
@@ -79,7 +79,7 @@ impl SharedThreadState {
         };
         Self {
             place,
-            own: Arc::clone(&meeting.status),
+            own: Arc::clone(&rendezvous.status),
             sessions: Mutex::default(),
             leaving: Mutex::new(leaving),
             changed: Condvar::new(),
@@ -108,41 +108,43 @@ impl SharedThreadState {
         found.unwrap_or(ListenerOrder::Abandon)
     }
 
-    /// The inbox of a session; `None` for one that is over.
-    pub(super) fn inbox(&self, session: u64) -> Option<Arc<Inbox>> {
+    /// The receive queue of a session; `None` for one that is over.
+    pub(super) fn recv_queue(&self, session: u64) -> Option<Arc<RecvQueue>> {
         let mut sessions = self.sessions();
         let known = session >= sessions.current && session != PROCESS;
-        known.then(|| self.inbox_in(&mut sessions, session))
+        known.then(|| self.recv_queue_in(&mut sessions, session))
     }
 
-    fn inbox_in(&self, sessions: &mut Sessions, session: u64) -> Arc<Inbox> {
+    fn recv_queue_in(&self, sessions: &mut Sessions, session: u64) -> Arc<RecvQueue> {
         let new = || {
             let mut status: Vec<Arc<Status>> = Vec::new();
             status.resize_with(self.place.world, Arc::default);
             status[self.place.rank] = Arc::clone(&self.own);
-            Arc::new(Inbox::new(status))
+            Arc::new(RecvQueue::new(status))
         };
-        Arc::clone(sessions.inboxes.entry(session).or_insert_with(new))
+        Arc::clone(sessions.recv_queues.entry(session).or_insert_with(new))
     }
 
-    pub(super) fn open_session(&self) -> (u64, Arc<Inbox>) {
+    pub(super) fn open_session(&self) -> (u64, Arc<RecvQueue>) {
         let mut sessions = self.sessions();
         sessions.current += 1;
         let current = sessions.current;
-        sessions.inboxes.retain(|session, _| *session >= current);
-        let inbox = self.inbox_in(&mut sessions, current);
+        sessions
+            .recv_queues
+            .retain(|session, _| *session >= current);
+        let recv_queue = self.recv_queue_in(&mut sessions, current);
         drop(sessions);
         let goodbyes = self.leaving().goodbyes.clone();
         let gone = goodbyes.iter().enumerate().filter(|(_, gone)| **gone);
-        gone.for_each(|(rank, _)| inbox.finished(rank));
-        (current, inbox)
+        gone.for_each(|(rank, _)| recv_queue.finished(rank));
+        (current, recv_queue)
     }
 
     /// A rank sends what none sends.
     pub(super) fn failed(&self, from: usize, failure: &RankFailure) {
         self.failed.store(true, Ordering::Relaxed);
-        for inbox in self.sessions().inboxes.values() {
-            inbox.failed(from, failure.clone());
+        for recv_queue in self.sessions().recv_queues.values() {
+            recv_queue.failed(from, failure.clone());
         }
     }
 
@@ -162,13 +164,13 @@ impl SharedThreadState {
         if header.kind == FrameKind::Failed {
             self.failed.store(true, Ordering::Relaxed);
         }
-        if let Some(inbox) = self.inbox(session) {
-            inbox.take(from, header, bytes);
+        if let Some(recv_queue) = self.recv_queue(session) {
+            recv_queue.take(from, header, bytes);
         } else if session == PROCESS {
             self.leaving().goodbyes[from] = true;
             self.changed.notify_all();
-            for inbox in self.sessions().inboxes.values() {
-                inbox.finished(from);
+            for recv_queue in self.sessions().recv_queues.values() {
+                recv_queue.finished(from);
             }
         }
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::parallel::{
     RankPlace,
     frame::{FrameHeader, FrameKind, PIECE},
-    inbox::RankFailure,
+    recv_queue::RankFailure,
 };
 
 /// Longest first message: what MPI libraries send along without asking the receiver.
@@ -176,14 +176,20 @@ impl Incoming {
                 header,
                 mut bytes,
             } => {
-                let inbox = shared.inbox(session);
-                let reading = |rank| inbox.iter().for_each(|inbox| inbox.reading(rank));
+                let recv_queue = shared.recv_queue(session);
+                let reading = |rank| {
+                    recv_queue
+                        .iter()
+                        .for_each(|recv_queue| recv_queue.reading(rank))
+                };
                 let at = bytes.len();
                 bytes.resize(at + count, 0);
                 reading(Some(from));
                 message.matched_receive_into(&mut bytes[at..]);
                 reading(None);
-                inbox.iter().for_each(|inbox| inbox.sign_of_life(from));
+                recv_queue
+                    .iter()
+                    .for_each(|recv_queue| recv_queue.sign_of_life(from));
                 (session, header, bytes)
             }
             Self::Broken => {

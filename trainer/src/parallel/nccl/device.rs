@@ -27,8 +27,8 @@ use crate::{
     error::Error,
     parallel::{
         RankPlace, Ranks,
-        inbox::{Inbox, Patience, RankFailure, TICK},
         on_device::{ExchangedTensors, TensorExchange, TensorWork},
+        recv_queue::{Patience, RankFailure, RecvQueue, TICK},
     },
 };
 
@@ -109,7 +109,7 @@ impl Nccl {
             // If the thread has ended, its missing response shows it.
             jobs.send(runs).ok();
         }
-        self.wait(&ranks.inbox, ranks.patience)
+        self.wait(&ranks.recv_queue, ranks.patience)
             .map_err(|failure| ranks.error(failure))
     }
 
@@ -119,7 +119,7 @@ impl Nccl {
     /// Whose fault it is that it does not come; none will come any more.
     pub(super) fn wait(
         &self,
-        inbox: &Inbox,
+        recv_queue: &RecvQueue,
         patience: Patience,
     ) -> Result<ExchangedRuns, RankFailure> {
         let failure = |reason| RankFailure {
@@ -127,7 +127,7 @@ impl Nccl {
             reason,
         };
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut vigil = inbox.vigil();
+        let mut vigil = recv_queue.vigil();
         let mut ticks = 0;
         let failed = loop {
             match sums.recv_timeout(TICK) {
@@ -137,11 +137,11 @@ impl Nccl {
                 }
                 Err(RecvTimeoutError::Timeout) => ticks += 1,
             }
-            if let Some(failure) = inbox.look(&mut vigil, patience) {
+            if let Some(failure) = recv_queue.look(&mut vigil, patience) {
                 break failure;
             }
             if TICK * ticks >= patience.message {
-                break self.overdue(inbox, patience.message);
+                break self.overdue(recv_queue, patience.message);
             }
         };
         self.given_up.store(true, Relaxed);
@@ -149,10 +149,10 @@ impl Nccl {
     }
 
     /// The failure of a sum that has not come within a time: of a rank that has not come to it, or of NCCL.
-    fn overdue(&self, inbox: &Inbox, within: Duration) -> RankFailure {
+    fn overdue(&self, recv_queue: &RecvQueue, within: Duration) -> RankFailure {
         let seconds = within.as_secs_f64();
-        let mut exchanges = inbox.status.iter().map(|at| at.whereabouts().exchange);
-        let own = inbox.status[self.rank].whereabouts().exchange;
+        let mut exchanges = recv_queue.status.iter().map(|at| at.whereabouts().exchange);
+        let own = recv_queue.status[self.rank].whereabouts().exchange;
         match exchanges.position(|exchange| exchange < own) {
             Some(rank) => RankFailure {
                 rank,

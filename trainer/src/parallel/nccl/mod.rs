@@ -14,7 +14,7 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 
 use super::Ranks;
 #[cfg(feature = "nvidia")]
-use super::inbox::Patience;
+use super::recv_queue::Patience;
 use crate::error::{Error, config as wrong};
 
 impl Ranks {
@@ -73,7 +73,7 @@ impl Ranks {
             .map_err(|e| refused(&e))?;
         let id = self.broadcast(id)?;
         let nccl = device::Nccl::start(gpu, self.place, &id).map_err(|e| refused(&e))?;
-        nccl.wait(&self.inbox, until_met)
+        nccl.wait(&self.recv_queue, until_met)
             .map_err(|failure| self.error(failure))?;
         Ok(nccl)
     }

@@ -69,7 +69,7 @@ enum Ended {
 
 /// Messages from all ranks.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct RecvQueue {
     senders: Mutex<Vec<Sender>>,
     arrived: Condvar,
     /// A message was taken.
@@ -81,7 +81,7 @@ pub(super) struct Inbox {
     pub(super) status: Vec<Arc<Status>>,
 }
 
-impl Inbox {
+impl RecvQueue {
     pub(super) fn new(status: Vec<Arc<Status>>) -> Self {
         Self {
             senders: Mutex::new(status.iter().map(|_| Sender::default()).collect()),
@@ -246,7 +246,7 @@ impl Vigil {
     }
 
     /// A rank other than this one that has been quiet for so long. This one is in the list too, and says nothing to
-    /// itself: its entry is marked as ended when the inbox is made.
+    /// itself: its entry is marked as ended when the receive queue is made.
     fn silent(&self, limit: Duration) -> Option<usize> {
         let mut ranks = self.0.iter();
         ranks.position(|(_, quiet)| TICK * *quiet >= limit)

@@ -7,15 +7,15 @@ use std::{fmt::Debug, sync::Arc};
 
 use super::{
     RankPlace, Tree,
-    inbox::{Inbox, Message, Patience, RankFailure},
     on_device::TensorExchange,
+    recv_queue::{Message, Patience, RankFailure, RecvQueue},
     status::{Phase, Status},
     wire::{RankBounds, Wire},
 };
 use crate::error::Error;
 
 /// Carries messages to one other rank. Never waits for what that rank computes.
-pub(super) trait Post: Debug + Send + Sync {
+pub(super) trait RankTransport: Debug + Send + Sync {
     /// Sends a message.
     ///
     /// # Errors
@@ -30,27 +30,27 @@ pub(super) trait Post: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Ranks {
     pub(super) place: RankPlace,
-    pub(super) inbox: Arc<Inbox>,
+    pub(super) recv_queue: Arc<RecvQueue>,
     /// By rank; `None` for this one.
-    posts: Vec<Option<Box<dyn Post>>>,
+    transports: Vec<Option<Box<dyn RankTransport>>>,
     pub(super) patience: Patience,
     /// Exchanges tensors on the devices of the ranks.
     pub(super) tensors: Option<Box<dyn TensorExchange>>,
 }
 
 impl Ranks {
-    /// `posts` lead to all ranks but this one.
+    /// `transports` lead to all ranks but this one.
     pub(super) fn new(
         place: RankPlace,
-        inbox: Arc<Inbox>,
-        posts: Vec<Option<Box<dyn Post>>>,
+        recv_queue: Arc<RecvQueue>,
+        transports: Vec<Option<Box<dyn RankTransport>>>,
         patience: Patience,
     ) -> Self {
-        inbox.finished(place.rank);
+        recv_queue.finished(place.rank);
         Self {
             place,
-            inbox,
-            posts,
+            recv_queue,
+            transports,
             patience,
             tensors: None,
         }
@@ -67,8 +67,8 @@ impl Ranks {
             message: std::time::Duration::ZERO,
             silence: None,
         };
-        let inbox = Arc::new(Inbox::new(vec![status]));
-        Self::new(RankPlace::ALONE, inbox, vec![None], patience)
+        let recv_queue = Arc::new(RecvQueue::new(vec![status]));
+        Self::new(RankPlace::ALONE, recv_queue, vec![None], patience)
     }
 
     /// Number of this rank, and number of all.
@@ -88,12 +88,12 @@ impl Ranks {
 
     /// Says where this rank is.
     pub(crate) fn at(&self, step: u64, phase: Phase) {
-        self.inbox.status[self.place.rank].set(step, phase);
+        self.recv_queue.status[self.place.rank].set(step, phase);
     }
 
     /// Says that there is a checkpoint of so many steps.
     pub(crate) fn saved(&self, steps: u64) {
-        self.inbox.status[self.place.rank].saved(steps);
+        self.recv_queue.status[self.place.rank].saved(steps);
     }
 
     /// Adds up `values`, as many on every rank, and gives every rank the sum.
@@ -252,8 +252,8 @@ impl Ranks {
     }
 
     fn leave(&self, failure: Option<&RankFailure>) {
-        for post in self.posts.iter().flatten() {
-            post.leave(failure);
+        for transport in self.transports.iter().flatten() {
+            transport.leave(failure);
         }
     }
 
@@ -265,19 +265,19 @@ impl Ranks {
 
     /// Counts a collective operation; its number.
     pub(super) fn number(&self) -> u64 {
-        self.inbox.status[self.place.rank].next_collective()
+        self.recv_queue.status[self.place.rank].next_collective()
     }
 
     fn send(&self, to: usize, number: u64, bytes: Vec<u8>) -> Result<(), Error> {
-        let Some(post) = &self.posts[to] else {
+        let Some(transport) = &self.transports[to] else {
             return Ok(());
         };
-        let sent = post.send(Message { number, bytes });
+        let sent = transport.send(Message { number, bytes });
         sent.map_err(|reason| self.error(RankFailure { rank: to, reason }))
     }
 
     fn receive(&self, from: usize, number: u64) -> Result<Vec<u8>, Error> {
-        let received = self.inbox.receive(from, self.patience);
+        let received = self.recv_queue.receive(from, self.patience);
         let message = received.map_err(|failure| self.error(failure))?;
         if message.number != number {
             let reason = format!(
@@ -301,7 +301,7 @@ impl Ranks {
 
     /// The error, with where all ranks were.
     pub(super) fn error(&self, failure: RankFailure) -> Error {
-        let status = self.inbox.status.iter().enumerate();
+        let status = self.recv_queue.status.iter().enumerate();
         let ranks = status.map(|(rank, status)| format!("rank {rank} at {status}"));
         Error::Rank {
             rank: failure.rank,

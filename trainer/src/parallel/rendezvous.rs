@@ -30,8 +30,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     RankPlace,
-    inbox::Patience,
-    ranks::Ranks,
+    collectives::Ranks,
+    recv_queue::Patience,
     secret::{JobSecret, NONCE_BYTES},
     status::Status,
     tcp::{self, narrow},
@@ -69,7 +69,7 @@ const PROVE: u8 = 2;
 
 /// Rendezvous of the ranks.
 #[derive(Clone, Debug)]
-pub(super) struct Meeting {
+pub(super) struct Rendezvous {
     pub(super) place: RankPlace,
     /// Host and port of rank 0, or of the agent.
     pub(super) address: String,
@@ -161,11 +161,11 @@ struct Guests {
     refused: Option<String>,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Meets the other ranks, which must have the same `identity`, within `limit`.
     ///
     /// # Errors
-    /// [`Error::Meeting`]: who is missing, or why this rank was sent away.
+    /// [`Error::Rendezvous`]: who is missing, or why this rank was sent away.
     pub(super) fn join(
         &self,
         identity: &str,
@@ -197,7 +197,7 @@ impl Meeting {
             )
             .map_err(|e| e.to_string())
         });
-        joined.map_err(|reason| Error::Meeting {
+        joined.map_err(|reason| Error::Rendezvous {
             rank: self.place.rank,
             address: self.address.clone(),
             reason,
@@ -276,10 +276,10 @@ impl Meeting {
         }
         let mut tries = JoinSet::new();
         for address in addresses {
-            let meeting = self.clone();
+            let rendezvous = self.clone();
             tries.spawn(async move {
                 loop {
-                    match meeting.enter(&address, hello).await {
+                    match rendezvous.enter(&address, hello).await {
                         Ok(entered) => return Ok(entered),
                         Err(Denial::Refused(reason)) => return Err(reason),
                         Err(Denial::Foreign(_)) => sleep(RETRY_OTHER).await,
