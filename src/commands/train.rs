@@ -12,7 +12,7 @@ use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{Pipeline, RankOptions, Ranks, TrainOptions},
     exit::{self, Outcome},
-    launch::{RankLaunch, Voice},
+    launch::{RankLaunch, RankReporter},
     output,
 };
 
@@ -49,15 +49,15 @@ pub(super) async fn train_rank(options: &RankOptions, tools: &Tools) -> anyhow::
         (true, false) => Resume::Continue,
         (false, _) => Resume::Fresh,
     };
-    let voice = Voice::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
-    let heard = tools.with_progress(voice.at_the_first_news(Arc::clone(&tools.progress)));
+    let reporter = RankReporter::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
+    let heard = tools.with_progress(reporter.report_first_progress(Arc::clone(&tools.progress)));
     let train = async {
         let work = PipelineWork::load(&options.pipeline, &heard)?;
         work.train(resume).await
     };
     let result = train.await;
     tools.clear_bars();
-    voice.end(result);
+    reporter.end(result);
     Ok(Outcome::Done)
 }
 

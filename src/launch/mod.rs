@@ -6,10 +6,10 @@
 //! restarted from the newest checkpoint. Their standard input closes with the launcher, and they
 //! end with it.
 
-mod members;
-mod rank;
+mod protocol;
+mod reporter;
 mod restarts;
-mod word;
+mod supervisor;
 
 #[cfg(test)]
 mod tests;
@@ -29,11 +29,11 @@ use feedline_schemas::{config::ParallelConfig, report::TrainReport};
 use feedline_storage::clock::Clock;
 use feedline_trainer::Resume;
 
+pub(crate) use self::{protocol::RankError, reporter::RankReporter};
 use self::{
-    members::{LaunchFailure, RankProcesses},
     restarts::Restarts,
+    supervisor::{LaunchFailure, RankProcesses},
 };
-pub(crate) use self::{rank::Voice, word::RankError};
 use crate::{cli::Pipeline, exit};
 
 /// Interval at which a wait checks for its end.
@@ -102,8 +102,8 @@ impl RankLaunch {
         let silence = Duration::from_secs(self.parallel.heartbeat_timeout_s.max(1));
         let mut restarts = Restarts::new(self.parallel.restarts, seed);
         loop {
-            let members = RankProcesses::start(self, resume).context("cannot start the ranks")?;
-            let failure = match members.wait(stop, silence, clock) {
+            let processes = RankProcesses::start(self, resume).context("cannot start the ranks")?;
+            let failure = match processes.wait(stop, silence, clock) {
                 Ok(report) => return Ok(report),
                 Err(failure) => failure,
             };

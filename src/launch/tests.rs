@@ -30,7 +30,7 @@ impl Clock for Fast {
 }
 
 /// Messages and actions of ranks, for a script. They `meet` in the folder `at`.
-fn words(at: &Path) -> String {
+fn rank_script(at: &Path) -> String {
     let report = TrainReport {
         steps: 7,
         ..TrainReport::default()
@@ -44,13 +44,13 @@ fn words(at: &Path) -> String {
     format!(
         r#"
 done_() {{ echo '{{"done":{report}}}'; }}
-at() {{ echo '{{"at":{{"step":'$1',"phase":"computing","exchange":9,"saved":'$2'}}}}'; }}
+at() {{ echo '{{"heartbeat":{{"step":'$1',"phase":"computing","exchange":9,"saved":'$2'}}}}'; }}
 late() {{ {late}; }}
 disk() {{ {disk}; }}
 key() {{ {key}; }}
 stopped() {{ {stopped}; }}
 meet() {{ : >"{at}/$RANK"; until [ $(ls "{at}" | wc -l) = $WORLD_SIZE ]; do sleep 0.01; done; }}
-echo 'words of a library'
+echo 'output of a library'
 "#,
         at = at.display(),
         late = failed("rank 1 failed", 1, false, true, r#"[1,"waited for it"]"#),
@@ -79,11 +79,11 @@ fn launch_by(
     script: &str,
 ) -> (Result<TrainReport, String>, u8) {
     let folder = tempfile::tempdir().unwrap();
-    let words = words(folder.path());
+    let functions = rank_script(folder.path());
     let launch = RankLaunch {
         program: "/bin/sh".into(),
         ranks,
-        arguments: vec!["-c".into(), format!("{words}{script}").into()],
+        arguments: vec!["-c".into(), format!("{functions}{script}").into()],
         parallel: ParallelConfig {
             restarts,
             heartbeat_timeout_s: SILENCE_S,

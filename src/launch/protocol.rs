@@ -11,9 +11,9 @@ use crate::exit;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub(super) enum RankMessage {
     /// A heartbeat with the position of the rank.
-    At(Whereabouts),
+    Heartbeat(Whereabouts),
     /// It has finished. All ranks have the report.
     Done(Box<TrainReport>),
     /// It has failed.

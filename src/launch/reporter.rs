@@ -22,21 +22,21 @@ use feedline_schemas::{
 };
 use feedline_trainer::Group;
 
-use super::word::{ReportedFailure, Word};
+use super::protocol::{RankMessage, ReportedFailure};
 
 /// Time between two heartbeats.
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_millis(250);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sends heartbeats with this rank's position to the launcher, until the outcome is set.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct RankReporter {
     group: Group,
     /// Dropping it ends the heartbeats.
     alive: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Voice {
+impl RankReporter {
     /// Starts to send heartbeats, and to obey through `stop`.
     ///
     /// # Errors
@@ -46,13 +46,13 @@ impl Voice {
             .name("launcher".into())
             .spawn(move || obey(&stop))?;
         let (alive, ended) = mpsc::channel();
-        let speaking = group.clone();
+        let sender = group.clone();
         let thread = thread::Builder::new()
-            .name("signs-of-life".into())
+            .name("heartbeats".into())
             .spawn(move || {
-                say(&Word::At(speaking.whereabouts()));
-                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SIGN_OF_LIFE_EVERY) {
-                    say(&Word::At(speaking.whereabouts()));
+                send(&RankMessage::Heartbeat(sender.whereabouts()));
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(HEARTBEAT_INTERVAL) {
+                    send(&RankMessage::Heartbeat(sender.whereabouts()));
                 }
             })?;
         Ok(Self {
@@ -65,10 +65,10 @@ impl Voice {
     /// Passes progress on to `progress`. The first one signals to the launcher that the run has
     /// begun. It has no checkpoint before that, and the launcher must know whether existing ones
     /// are its own.
-    pub(crate) fn at_the_first_news(&self, progress: Arc<dyn Progress>) -> Arc<dyn Progress> {
-        Arc::new(FirstNews {
+    pub(crate) fn report_first_progress(&self, progress: Arc<dyn Progress>) -> Arc<dyn Progress> {
+        Arc::new(FirstProgress {
             group: self.group.clone(),
-            said: Once::new(),
+            reported: Once::new(),
             progress,
         })
     }
@@ -83,32 +83,32 @@ impl Voice {
         drop(alive);
         // It has nothing to fail of.
         thread.join().ok();
-        say(&Word::At(group.whereabouts()));
-        say(&match result {
-            Ok(report) => Word::Done(Box::new(report)),
-            Err(error) => Word::Failed(ReportedFailure::new(&error)),
+        send(&RankMessage::Heartbeat(group.whereabouts()));
+        send(&match result {
+            Ok(report) => RankMessage::Done(Box::new(report)),
+            Err(error) => RankMessage::Failed(ReportedFailure::new(&error)),
         });
     }
 }
 
 #[derive(Debug)]
-struct FirstNews {
+struct FirstProgress {
     group: Group,
-    said: Once,
+    reported: Once,
     progress: Arc<dyn Progress>,
 }
 
-impl Progress for FirstNews {
+impl Progress for FirstProgress {
     fn report(&self, event: Event<'_>) {
-        self.said
-            .call_once(|| say(&Word::At(self.group.whereabouts())));
+        self.reported
+            .call_once(|| send(&RankMessage::Heartbeat(self.group.whereabouts())));
         self.progress.report(event);
     }
 }
 
 /// A failed write means that the launcher is gone, which `obey` notices.
-fn say(word: &Word) {
-    if let Ok(mut line) = serde_json::to_vec(word) {
+fn send(message: &RankMessage) {
+    if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
         let mut out = io::stdout().lock();
         out.write_all(&line).and_then(|()| out.flush()).ok();

@@ -19,7 +19,7 @@ use feedline_trainer::{Phase, Whereabouts};
 
 use super::{
     RankLaunch,
-    word::{ReportedFailure, Word},
+    protocol::{RankMessage, ReportedFailure},
 };
 
 /// Interval of the launcher's checks.
@@ -35,13 +35,13 @@ const GRACE: Duration = Duration::from_secs(10);
 const GRACE_BEFORE: Duration = Duration::from_secs(1);
 
 /// A message of a rank; `None` is the last one.
-type Heard = (usize, Option<Word>);
+type RankEvent = (usize, Option<RankMessage>);
 
 /// Processes that train together. None of them outlives this.
 #[derive(Debug)]
 pub(super) struct RankProcesses {
     all: Vec<RankProcess>,
-    heard: mpsc::Receiver<Heard>,
+    events: mpsc::Receiver<RankEvent>,
     /// Ranks in the order of their failures or ends.
     fell: Vec<usize>,
 }
@@ -53,8 +53,8 @@ struct RankProcess {
     at: Whereabouts,
     /// Time since its last message.
     quiet: Duration,
-    /// Its last message.
-    word: Option<Word>,
+    /// Its outcome, once it has reported one.
+    outcome: Option<RankMessage>,
     ended: Option<ExitStatus>,
 }
 
@@ -95,33 +95,35 @@ impl RankProcesses {
     /// The error of the system.
     pub(super) fn start(launch: &RankLaunch, resume: bool) -> io::Result<Self> {
         let port = free_port()?;
-        let (say, heard) = mpsc::channel();
-        let mut members = Self {
+        let (sender, events) = mpsc::channel();
+        let mut processes = Self {
             all: Vec::new(),
-            heard,
+            events,
             fell: Vec::new(),
         };
         for rank in 0..launch.ranks {
             let mut child = launch.command(rank, port, resume).spawn()?;
             if let Some(out) = child.stdout.take() {
-                let say = say.clone();
-                named(format!("from-rank-{rank}"), move || listen(out, rank, &say))?;
+                let sender = sender.clone();
+                named(format!("from-rank-{rank}"), move || {
+                    listen(out, rank, &sender)
+                })?;
             }
             if let Some(errors) = child.stderr.take() {
                 named(format!("errors-of-rank-{rank}"), move || {
                     pass_on(errors, rank)
                 })?;
             }
-            members.all.push(RankProcess {
+            processes.all.push(RankProcess {
                 stdin: child.stdin.take(),
                 child,
                 at: Whereabouts::default(),
                 quiet: Duration::ZERO,
-                word: None,
+                outcome: None,
                 ended: None,
             });
         }
-        Ok(members)
+        Ok(processes)
     }
 
     /// Waits until the first rank has reported and all have ended, or one has failed. A rank
@@ -142,28 +144,30 @@ impl RankProcesses {
                 asked = true;
                 self.ask_to_stop();
             }
-            match self.heard.recv_timeout(TICK) {
-                Ok(heard) => self.take(heard),
+            match self.events.recv_timeout(TICK) {
+                Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => leaving = GRACE,
             }
             let now = clock.monotonic();
             let spent = now.saturating_sub(looked).min(LOOK_MOST);
             looked = now;
-            self.all.iter_mut().for_each(|member| member.quiet += spent);
-            let done = matches!(self.all[0].word, Some(Word::Done(_)));
+            self.all
+                .iter_mut()
+                .for_each(|process| process.quiet += spent);
+            let done = matches!(self.all[0].outcome, Some(RankMessage::Done(_)));
             if !done && !self.in_trouble(silence) {
                 continue;
             }
             leaving += spent;
-            let wait_for = |member: &RankProcess| member.may_still_speak(done, leaving, silence);
+            let wait_for = |process: &RankProcess| process.may_still_report(done, leaving, silence);
             if self.all.iter().any(wait_for) {
                 continue;
             }
-            return match self.all[0].word.take() {
-                Some(Word::Done(report)) => Ok(*report),
-                word => {
-                    self.all[0].word = word;
+            return match self.all[0].outcome.take() {
+                Some(RankMessage::Done(report)) => Ok(*report),
+                message => {
+                    self.all[0].outcome = message;
                     Err(Box::new(self.failure(silence)))
                 }
             };
@@ -173,30 +177,30 @@ impl RankProcesses {
     /// Returns true if a rank has failed. A rank that stopped on request has not, while the first
     /// may still save.
     fn in_trouble(&self, silence: Duration) -> bool {
-        let failed = |member: &RankProcess| match &member.word {
-            Some(Word::Done(_)) => false,
-            Some(Word::Failed(failed)) => !failed.interrupted,
-            _ => member.ended.is_some() || member.quiet >= silence,
+        let failed = |process: &RankProcess| match &process.outcome {
+            Some(RankMessage::Done(_)) => false,
+            Some(RankMessage::Failed(failed)) => !failed.interrupted,
+            _ => process.ended.is_some() || process.quiet >= silence,
         };
-        self.all.iter().any(failed) || self.all.iter().all(|member| member.ended.is_some())
+        self.all.iter().any(failed) || self.all.iter().all(|process| process.ended.is_some())
     }
 
-    fn take(&mut self, (rank, heard): Heard) {
-        let member = &mut self.all[rank];
-        member.quiet = Duration::ZERO;
-        match heard {
-            Some(Word::At(at)) => member.at = at,
-            Some(word) => {
-                if matches!(word, Word::Failed(_)) {
+    fn take(&mut self, (rank, message): RankEvent) {
+        let process = &mut self.all[rank];
+        process.quiet = Duration::ZERO;
+        match message {
+            Some(RankMessage::Heartbeat(at)) => process.at = at,
+            Some(message) => {
+                if matches!(message, RankMessage::Failed(_)) {
                     self.fell.push(rank);
                 }
-                member.word = Some(word);
+                process.outcome = Some(message);
             }
             None => {
-                member.stdin = None;
+                process.stdin = None;
                 // Its output has ended, so it is about to, if it has not.
-                member.ended = member.child.wait().ok();
-                if member.word.is_none() {
+                process.ended = process.child.wait().ok();
+                if process.outcome.is_none() {
                     self.fell.push(rank);
                 }
             }
@@ -216,22 +220,22 @@ impl RankProcesses {
     fn failure(&self, silence: Duration) -> LaunchFailure {
         let fell = || self.fell.iter().map(|rank| (*rank, &self.all[*rank]));
         let said = |which: fn(&ReportedFailure) -> bool| {
-            fell().find_map(|(rank, member)| match &member.word {
-                Some(Word::Failed(failed)) if which(failed) => Some((rank, failed.clone())),
+            fell().find_map(|(rank, process)| match &process.outcome {
+                Some(RankMessage::Failed(failed)) if which(failed) => Some((rank, failed.clone())),
                 _ => None,
             })
         };
         let own =
             |(rank, failed): (usize, ReportedFailure)| (rank, failed.message.clone(), Some(failed));
         let gone = || {
-            let mut gone = fell().filter(|(_, member)| member.word.is_none());
+            let mut gone = fell().filter(|(_, process)| process.outcome.is_none());
             gone.next()
-                .map(|(rank, member)| (rank, how(member.ended), None))
+                .map(|(rank, process)| (rank, how(process.ended), None))
         };
         let silent = || {
             let mut all = self.all.iter().enumerate();
-            let silent = all.find(|(_, member)| {
-                member.ended.is_none() && member.word.is_none() && member.quiet >= silence
+            let silent = all.find(|(_, process)| {
+                process.ended.is_none() && process.outcome.is_none() && process.quiet >= silence
             });
             silent.map(|(rank, _)| {
                 let seconds = silence.as_secs_f64();
@@ -251,7 +255,7 @@ impl RankProcesses {
             .or_else(named)
             .or_else(|| said(|failed| failed.interrupted).map(own));
         let (rank, reason, said) = found.unwrap_or_else(|| (0, how(None), None));
-        let at = self.all.iter().map(|member| member.at);
+        let at = self.all.iter().map(|process| process.at);
         let ranks = at.clone().enumerate();
         let ranks = ranks.map(|(rank, at)| format!("rank {rank} at {at}"));
         LaunchFailure {
@@ -273,7 +277,7 @@ impl RankProcess {
 
     /// Returns true if its end is worth waiting for, `leaving` after the first failure or the end
     /// of work.
-    fn may_still_speak(&self, done: bool, leaving: Duration, silence: Duration) -> bool {
+    fn may_still_report(&self, done: bool, leaving: Duration, silence: Duration) -> bool {
         let grace = if done || self.has_begun() {
             GRACE
         } else {
@@ -285,12 +289,12 @@ impl RankProcess {
 
 impl Drop for RankProcesses {
     fn drop(&mut self) {
-        for member in &mut self.all {
+        for process in &mut self.all {
             // It may have ended just now.
-            member.child.kill().ok();
+            process.child.kill().ok();
         }
-        for member in &mut self.all {
-            member.child.wait().ok();
+        for process in &mut self.all {
+            process.child.wait().ok();
         }
     }
 }
@@ -316,14 +320,14 @@ fn named(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// Forwards the messages of a rank until its output ends.
-fn listen(out: impl Read, rank: usize, say: &mpsc::Sender<Heard>) {
+fn listen(out: impl Read, rank: usize, sender: &mpsc::Sender<RankEvent>) {
     for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
         // Other output on standard output is ignored.
-        if let Ok(word) = serde_json::from_slice(&line) {
-            say.send((rank, Some(word))).ok();
+        if let Ok(message) = serde_json::from_slice(&line) {
+            sender.send((rank, Some(message))).ok();
         }
     }
-    say.send((rank, None)).ok();
+    sender.send((rank, None)).ok();
 }
 
 /// Shows the standard error of a rank other than the first: errors, or panics.
