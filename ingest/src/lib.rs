@@ -64,7 +64,7 @@ mod context;
 mod contract;
 mod dedup;
 mod delta;
-pub mod demo;
+mod demo;
 mod download;
 mod error;
 mod failures;
