@@ -1,12 +1,9 @@
 //! Texts of `--help` of all commands.
 
-#[path = "../tests/snapshots/compare.rs"]
-mod compare;
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use clap::{Command, CommandFactory as _};
-use compare::compare;
+use feedline_testkit::snapshot_file::compare;
 
 use crate::cli::Cli;
 

@@ -54,10 +54,6 @@ pub fn retry_after(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { content_encoding retry_after set_cookie }
+    feedline_testkit::fuzz_replay::replays! { content_encoding retry_after set_cookie }
 }

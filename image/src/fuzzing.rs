@@ -90,10 +90,6 @@ fn seen(result: Result<Prepared, ImageError>) -> Result<Prepared, String> {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { image jpeg png tiff }
+    feedline_testkit::fuzz_replay::replays! { image jpeg png tiff }
 }

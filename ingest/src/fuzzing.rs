@@ -9,12 +9,8 @@ pub use crate::{
 };
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! {
+    feedline_testkit::fuzz_replay::replays! {
         html link_header robots sitemap
     }
 }

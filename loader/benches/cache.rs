@@ -15,15 +15,6 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
-#[path = "support/arguments.rs"]
-mod arguments;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/server.rs"]
-mod server;
-
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -33,7 +24,6 @@ use std::{
     sync::Arc,
 };
 
-use arguments::Arguments;
 use feedline_loader::{CacheConfig, Loader, LoaderConfig};
 use feedline_schemas::{
     ids::Seed,
@@ -43,7 +33,7 @@ use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock, SystemClock},
 };
-use server::Server;
+use feedline_testkit::{arguments::Arguments, numbered_dataset as dataset, object_server::Server};
 
 const FEATURES: u32 = 256;
 const ROW_BYTES: u32 = FEATURES * 4 + 4 + 16;
@@ -52,7 +42,7 @@ const RUNS: usize = 3;
 const PIECE: usize = 256 << 10;
 
 fn main() {
-    let given = Arguments::new();
+    let given = Arguments::read();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

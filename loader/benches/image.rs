@@ -13,9 +13,6 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
-#[path = "../tests/it/jpeg.rs"]
-mod jpeg;
-
 use std::{
     fs,
     path::Path,
@@ -24,6 +21,7 @@ use std::{
 };
 
 use feedline_loader::image::{Crop, ImageConfig, ImageDecoder, Normalise, SampleRandom};
+use feedline_testkit::jpeg;
 
 const WIDTH: u32 = 500;
 const HEIGHT: u32 = 400;

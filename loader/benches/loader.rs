@@ -13,18 +13,11 @@
     reason = "rates need no more digits than a float has"
 )]
 
-#[path = "support/arguments.rs"]
-mod arguments;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
 use std::{
     fs::File, hint::black_box, os::unix::fs::FileExt as _, path::Path, sync::Arc, thread,
     time::Duration,
 };
 
-use arguments::Arguments;
 use feedline_loader::{Loader, LoaderConfig};
 use feedline_schemas::{
     ids::{Epoch, Seed},
@@ -34,6 +27,7 @@ use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock, SystemClock},
 };
+use feedline_testkit::{arguments::Arguments, numbered_dataset as dataset};
 
 const SHARDS: usize = 16;
 const BLOCK_BYTES: u32 = 1 << 20;
@@ -49,7 +43,7 @@ struct Case {
 }
 
 fn main() {
-    let given = Arguments::new();
+    let given = Arguments::read();
     let case = Case {
         rows: given.number(0, 1_000_000, 20_000),
         features: given.number(1, 32, 32),

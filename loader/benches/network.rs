@@ -18,18 +18,8 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
-#[path = "support/arguments.rs"]
-mod arguments;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/server.rs"]
-mod server;
-
 use std::{sync::Arc, time::Duration};
 
-use arguments::Arguments;
 use feedline_loader::{FetchMetrics, Loader, LoaderConfig};
 use feedline_schemas::{
     ids::Seed,
@@ -39,7 +29,11 @@ use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock, SystemClock},
 };
-use server::{Asked, Fault, Server};
+use feedline_testkit::{
+    arguments::Arguments,
+    numbered_dataset as dataset,
+    object_server::{Asked, Fault, Server},
+};
 
 const FEATURES: u32 = 256;
 const BLOCKS_PER_SHARD: usize = 256;
@@ -53,7 +47,7 @@ struct Run {
 }
 
 fn main() {
-    let given = Arguments::new();
+    let given = Arguments::read();
     let (mebibytes, block_kib, reads) = (
         given.number(0, 768, 8),
         given.number(1, 64, 64),

@@ -17,10 +17,6 @@
     reason = "megabytes need no more digits than a float has"
 )]
 
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
 use std::{
     env, fs, os::unix::fs::symlink, path::Path, process::Command, sync::Arc, time::Duration,
 };
@@ -34,6 +30,7 @@ use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock as _, SystemClock},
 };
+use feedline_testkit::numbered_dataset as dataset;
 
 const ROWS: [u32; 10] = [1100, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 900];
 const LAYOUT: Layout = Layout::Dense {

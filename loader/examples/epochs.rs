@@ -3,15 +3,8 @@
 //! `cargo run -p feedline-loader --example epochs -- [URL]`; without a URL over a small dataset that it makes.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-#[expect(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "it belongs to the tests, which use more of it"
-)]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
 use feedline_loader::{Error, Loader, LoaderState, Split};
+use feedline_testkit::numbered_dataset as dataset;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;

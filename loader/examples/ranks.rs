@@ -4,18 +4,11 @@
 //! `cargo run -p feedline-loader --example ranks`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-#[expect(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "it belongs to the tests, which use more of it"
-)]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_loader::{Batch, Error, Loader, LoaderConfig, Rank, Seed, Split};
 use feedline_storage::{Store, clock::SystemClock};
+use feedline_testkit::numbered_dataset as dataset;
 use futures::TryStreamExt as _;
 
 const RANKS: u32 = 3;

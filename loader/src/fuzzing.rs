@@ -73,10 +73,6 @@ pub fn shard(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { mds parquet_dataset shard webdataset webdataset_labels }
+    feedline_testkit::fuzz_replay::replays! { mds parquet_dataset shard webdataset webdataset_labels }
 }

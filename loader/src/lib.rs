@@ -58,13 +58,7 @@ mod sources;
 mod state;
 
 #[cfg(test)]
-#[allow(dead_code, reason = "the tests of whole passes use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
-#[cfg(test)]
-#[path = "../tests/it/foreign.rs"]
-mod foreign;
+use feedline_testkit::{foreign_formats as foreign, numbered_dataset as dataset};
 
 pub use baseline::Headspace;
 pub use batch_kind::BatchKind;

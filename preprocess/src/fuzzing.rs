@@ -42,10 +42,6 @@ pub fn tokenizer(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { tokenizer }
+    feedline_testkit::fuzz_replay::replays! { tokenizer }
 }

@@ -101,12 +101,8 @@ pub fn xml(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! {
+    feedline_testkit::fuzz_replay::replays! {
         arrow csv idx json json_file ndjson parquet tar xml zip
     }
 }

@@ -155,10 +155,6 @@ pub fn pnm(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { config document number pnm shard_table }
+    feedline_testkit::fuzz_replay::replays! { config document number pnm shard_table }
 }

@@ -108,10 +108,6 @@ pub fn tar_headers(data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { commit_log store_retry_after tar_headers }
+    feedline_testkit::fuzz_replay::replays! { commit_log store_retry_after tar_headers }
 }

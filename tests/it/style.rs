@@ -332,7 +332,7 @@ enum Area {
     Shown,
     /// Code of the program and the package, and their settings.
     Product,
-    /// Tests, benches and their tables.
+    /// Tests, what they share, benches and their tables.
     Tests,
 }
 
@@ -340,7 +340,7 @@ impl Area {
     fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let folders = ["tests/", "bench/", "benches/"];
+        let folders = ["tests/", "testkit/", "bench/", "benches/"];
         let in_tests = folders
             .iter()
             .any(|f| path.starts_with(f) || path.contains(&format!("/{f}")));

@@ -11,21 +11,15 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
-#[path = "../../loader/benches/support/arguments.rs"]
-mod arguments;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
-
 use std::{fs, path::Path, sync::Arc};
 
-use arguments::Arguments;
 use feedline_schemas::{
     config::{ModelConfig, TrainConfig},
     progress::Silent,
     report::TrainReport,
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+use feedline_testkit::{arguments::Arguments, learnable_dataset as dataset};
 use feedline_trainer::{Context, Group, Resume, train};
 use serde_json::Value;
 
@@ -40,7 +34,7 @@ struct BenchSize {
 }
 
 fn main() {
-    let given = Arguments::new();
+    let given = Arguments::read();
     let size = BenchSize {
         steps: given.number(0, 60, 40),
         every: given.number(1, 10, 10),

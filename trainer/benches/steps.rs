@@ -16,17 +16,12 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
-#[path = "../../loader/benches/support/arguments.rs"]
-mod arguments;
 #[path = "support/bare.rs"]
 mod bare;
 #[path = "support/case.rs"]
 mod case;
 #[path = "support/copies.rs"]
 mod copies;
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
 #[path = "support/process.rs"]
 mod process;
 
@@ -38,7 +33,6 @@ use std::{
     time::Duration,
 };
 
-use arguments::Arguments;
 use bare::Bare;
 use case::Case;
 use copies::CopySpans;
@@ -51,6 +45,7 @@ use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock, SystemClock},
 };
+use feedline_testkit::{arguments::Arguments, learnable_dataset as dataset};
 use feedline_trainer::{Context, Resume, train};
 use serde_json::{Value, json};
 
@@ -102,7 +97,7 @@ fn open(folder: &Path) -> Store {
 
 /// Runs everything in turn and prints it.
 fn compare() {
-    let given = Arguments::new();
+    let given = Arguments::read();
     let [rounds, steps] = [given.number(0, 3, 1), given.number(1, 200, 100)];
     let long = given.number(2, 5_000, 0);
     let mut results = Vec::new();

@@ -11,20 +11,13 @@ use feedline_schemas::{
     progress::Silent,
 };
 use feedline_storage::{Store, clock::SystemClock};
+use feedline_testkit::learnable_dataset as dataset;
 use feedline_trainer::{
     Context, Error, Group, Input, Model, Resume, Shape,
     layers::{Activation, Builder, Dropout, Gain, LayerNorm, Layout, Linear, Pass},
     tensor::Tensor,
     train_with,
 };
-
-#[expect(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "the integration tests' datasets; one is used"
-)]
-#[path = "../tests/it/dataset.rs"]
-mod dataset;
 
 /// Number of applications of the block.
 const TIMES: u8 = 4;

@@ -6,10 +6,6 @@
 pub use crate::checkpoint::fuzzing::checkpoint;
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
 mod tests {
-    super::replay::replays! { checkpoint }
+    feedline_testkit::fuzz_replay::replays! { checkpoint }
 }

@@ -3,9 +3,8 @@
 use feedline_image::{Encoding, ImageLimits, Sizing};
 
 use crate::{
-    mean_difference,
-    odd::{REJECTED, images, shared},
-    pixels, prepare, raw,
+    image_corpus::{REJECTED, images, shared},
+    mean_difference, pixels, prepare, raw,
 };
 
 /// Rows of a manifest: name, format, sides, orientation, and what Pillow says where it cannot decode.

@@ -4,7 +4,6 @@
 mod allocations;
 mod files;
 mod mutations;
-mod odd;
 mod pillow;
 mod tiff;
 
@@ -12,6 +11,7 @@ use feedline_image::{
     Encoding, Filter, ImageError, ImageLimits, Preparation, Prepared, Preparer, Sizing,
 };
 use feedline_schemas::pnm::Pnm;
+use feedline_testkit::image_corpus;
 
 /// Settings that store every image as its raw pixels.
 fn raw(sizing: Sizing) -> Preparation {

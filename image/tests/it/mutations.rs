@@ -11,7 +11,7 @@ use feedline_image::{
 
 use crate::{
     allocations::most_of,
-    odd::{images, shared},
+    image_corpus::{images, shared},
     raw, tiff,
 };
 

@@ -5,9 +5,9 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 use feedline_image::{Encoding, Filter, Sizing};
 
 use crate::{
-    Preparation, mean_difference,
-    odd::{images, shared},
-    pixels, prepare, raw,
+    Preparation,
+    image_corpus::{images, shared},
+    mean_difference, pixels, prepare, raw,
 };
 
 /// Runs a script with these arguments; false, with a message, where there is no Pillow.

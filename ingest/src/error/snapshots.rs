@@ -1,13 +1,10 @@
 //! Texts of this crate's errors.
 
-#[path = "../../../tests/snapshots/texts.rs"]
-mod texts;
-
 use std::path::Path;
 
 use feedline_http::HttpCause;
 use feedline_schemas::{ContractError, ids::Sequence};
-use texts::{Texts, variants};
+use feedline_testkit::error_texts::{Texts, variants};
 
 use super::Error;
 

@@ -1,12 +1,9 @@
 //! Texts of this crate's errors.
 
-#[path = "../../../tests/snapshots/texts.rs"]
-mod texts;
-
 use std::{io, path::Path, sync::Arc};
 
 use feedline_schemas::{ContractError, ids::Hash128, manifest::Split};
-use texts::{Texts, variants};
+use feedline_testkit::error_texts::{Texts, variants};
 
 use super::{Difference, Error};
 use crate::{

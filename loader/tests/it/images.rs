@@ -7,15 +7,14 @@
 
 mod augment;
 mod crops;
-#[path = "../../../image/tests/it/odd.rs"]
-mod odd;
 mod pillow;
 
 use feedline_loader::image::{Crop, ImageConfig, ImageDecoder, ImageError, SampleRandom};
+use feedline_testkit::{
+    image_corpus::{REJECTED, images, shared},
+    jpeg::{self, Options},
+};
 use image::ImageEncoder;
-
-use self::odd::{images, shared};
-use crate::jpeg::{self, Options};
 
 /// The settings with the pixels of a whole decode, whatever decodes.
 fn unscaled(config: ImageConfig) -> ImageConfig {
@@ -65,7 +64,7 @@ fn fault_23_every_odd_file_is_an_image_or_one_named_error() {
 fn expected(name: &str) -> (&'static str, &'static str) {
     let foreign = [(".gif", "a GIF"), (".bmp", "a BMP"), (".tiff", "a TIFF")];
     let foreign = foreign.iter().find(|(end, _)| name.ends_with(end));
-    let rejected = odd::REJECTED.iter().find(|(file, ..)| *file == name);
+    let rejected = REJECTED.iter().find(|(file, ..)| *file == name);
     match (foreign, rejected) {
         (Some((_, format)), _) => ("unsupported", format),
         (None, Some((_, kind, message))) => (kind, message),

@@ -6,13 +6,10 @@
 
 mod balanced;
 mod classes;
-mod dataset;
 mod elastic;
 mod faults;
-mod foreign;
 mod formats;
 mod images;
-mod jpeg;
 mod kinds;
 mod manifests;
 mod mixing;
@@ -21,7 +18,6 @@ mod mock_driver;
 mod multi;
 mod page_locking;
 mod passes;
-mod server;
 mod soak;
 mod threads;
 mod waiting;
@@ -31,6 +27,9 @@ use std::sync::Arc;
 use feedline_loader::{Batch, Error, Loader, LoaderConfig, SplitChoice, Target};
 use feedline_schemas::ids::{Rank, Seed};
 use feedline_storage::{Store, clock::SystemClock};
+use feedline_testkit::{
+    foreign_formats as foreign, jpeg, numbered_dataset as dataset, object_server as server,
+};
 
 /// 31 blocks of 40 samples or fewer in three shards, 1,221 samples.
 const SHARDS: &[&[u32]] = &[&[40; 16], &[40; 10], &[40, 40, 40, 40, 21]];

@@ -1,14 +1,11 @@
 //! Texts of this crate's errors.
 
-#[path = "../../../tests/snapshots/texts.rs"]
-mod texts;
-
 use std::{collections::BTreeMap, io, path::Path};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use feedline_schemas::{ContractError, manifest::Split};
-use texts::{Texts, variants};
+use feedline_testkit::error_texts::{Texts, variants};
 
 use super::Error;
 

@@ -1,11 +1,8 @@
 //! Texts of this crate's errors.
 
-#[path = "../../../tests/snapshots/texts.rs"]
-mod texts;
-
 use std::path::Path;
 
-use texts::{Texts, variants};
+use feedline_testkit::error_texts::{Texts, variants};
 
 use crate::{
     ContractError,

@@ -1,8 +1,5 @@
 //! Texts of this crate's errors.
 
-#[path = "../../../tests/snapshots/texts.rs"]
-mod texts;
-
 use std::{io, path::Path};
 
 use feedline_schemas::{
@@ -10,7 +7,7 @@ use feedline_schemas::{
     ids::{Epoch, Step},
     manifest::Split,
 };
-use texts::{Texts, variants};
+use feedline_testkit::error_texts::{Texts, variants};
 
 use super::Error;
 

@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod augment;
-mod dataset;
 mod edit;
 mod memory;
 mod models;
 mod runs;
 mod tracking;
 mod tune;
+
+use feedline_testkit::learnable_dataset as dataset;

@@ -1,6 +1,6 @@
 //! Writes small datasets: shards, transform artefact, manifest, pointer.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{
@@ -9,38 +9,34 @@ use arrow::{
     },
     buffer::OffsetBuffer,
     datatypes::{DataType, Field},
-    ipc::{
-        MetadataVersion,
-        reader::read_footer_length,
-        root_as_footer,
-        writer::{FileWriter, IpcWriteOptions},
-    },
 };
 use bytes::Bytes;
 use feedline_schemas::{
     encode,
-    format::{MANIFEST, TRANSFORM},
-    ids::{Hash128, Name},
-    manifest::{
-        Block, ClassCounts, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards,
-        TargetKind, TokenType,
-    },
-    transform::{FittedTarget, TransformArtefact, TransformReference},
+    format::TRANSFORM,
+    ids::Hash128,
+    manifest::{Layout, Shard, Split, SplitShards, TargetKind, TokenType},
+    transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::Store;
+
+use crate::dataset_files::{
+    describe, manifest_without_splits, publish_manifest, put_lengths, transform_reference,
+    write_file,
+};
 
 /// Elements of `x`.
 const FEATURES: usize = 3;
 
 /// Number of token ids.
-pub(crate) const VOCABULARY: u16 = 16;
+pub const VOCABULARY: u16 = 16;
 
 /// Rows of a block.
 const BLOCK_ROWS: usize = 50;
 
 /// Kind of the target.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
     /// `100 + 20 * f(x)`, stored as `f(x)`.
     Regression,
     /// One of two classes.
@@ -108,12 +104,12 @@ impl Kind {
 }
 
 /// Publishes a dataset with 300 training, 100 validation and 100 test rows.
-pub(crate) async fn publish(store: &Store, kind: Kind) {
+pub async fn publish(store: &Store, kind: Kind) {
     publish_rows(store, kind, [300, 100, 100]).await;
 }
 
 /// Publishes a dataset with as many rows per split as said.
-pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
+pub async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
     let made = Made {
         layout: kind.layout(),
         fitted: kind.fitted(),
@@ -126,22 +122,24 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
 }
 
 /// A dataset as its parts.
-pub(crate) struct Made<'a> {
-    pub(crate) layout: Layout,
-    pub(crate) fitted: Option<FittedTarget>,
+#[expect(missing_debug_implementations, reason = "it has a function")]
+pub struct Made<'a> {
+    /// Columns of its shards.
+    pub layout: Layout,
+    /// Target of its transform.
+    pub fitted: Option<FittedTarget>,
     /// Rows of each split; they are numbered through.
-    pub(crate) rows: [usize; 3],
+    pub rows: [usize; 3],
     /// Rows of a block.
-    pub(crate) block_rows: usize,
+    pub block_rows: usize,
     /// The columns of some rows.
-    pub(crate) batch: &'a dyn Fn(Range<usize>) -> RecordBatch,
+    pub batch: &'a dyn Fn(Range<usize>) -> RecordBatch,
     /// Token ids of a row, of a dataset of tokens.
-    pub(crate) document_length: Option<fn(usize) -> usize>,
+    pub document_length: Option<fn(usize) -> usize>,
 }
 
 /// Publishes a dataset of one shard for each split.
-pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
-    let name = Name::new("toy").unwrap();
+pub async fn publish_made(store: &Store, made: &Made<'_>) {
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
         version: TRANSFORM.version,
@@ -164,59 +162,13 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
     store.put(&path, encode(&artefact).into()).await.unwrap();
 
     let classes = match &made.fitted {
-        Some(FittedTarget::Classification { classes, .. }) => {
-            let class = |name: &String| ClassCounts {
-                name: name.clone(),
-                ..ClassCounts::default()
-            };
-            classes.iter().map(class).collect()
-        }
+        Some(FittedTarget::Classification { classes, .. }) => classes.clone(),
         Some(FittedTarget::Regression { .. }) | None => Vec::new(),
     };
-    let mut manifest = Manifest {
-        format: MANIFEST.format.to_owned(),
-        version: MANIFEST.version,
-        fingerprint: Hash128::new(0),
-        dataset: name.clone(),
-        input_hash: Hash128::new(0),
-        columns_hash: None,
-        layout: made.layout.clone(),
-        transform: TransformReference {
-            path,
-            hash: artefact.hash,
-            dataset: name,
-        },
-        shuffle_seed: None,
-        sources: vec![],
-        text: None,
-        near_dup: None,
-        counts: DatasetCounts {
-            rejected: BTreeMap::new(),
-            classes,
-            ..DatasetCounts::default()
-        },
-        splits: put_splits(store, made).await,
-        rejects: vec![],
-        tokens: None,
-        edit: None,
-        kept: Vec::new(),
-        profile: None,
-        additions: Vec::new(),
-        dropped_columns: BTreeMap::new(),
-        warnings: Vec::new(),
-        target: None,
-        other_targets: Vec::new(),
-        naive: Vec::new(),
-    };
-    manifest.fingerprint = manifest.compute_fingerprint();
-    store
-        .put("manifest-000001.json", encode(&manifest).into())
-        .await
-        .unwrap();
-    store
-        .put("CURRENT", "manifest-000001.json".into())
-        .await
-        .unwrap();
+    let transform = transform_reference("toy", path, artefact.hash);
+    let mut manifest = manifest_without_splits(made.layout.clone(), classes, transform);
+    manifest.splits = put_splits(store, made).await;
+    publish_manifest(store, manifest).await;
 }
 
 async fn put_splits(store: &Store, made: &Made<'_>) -> Vec<SplitShards> {
@@ -227,9 +179,14 @@ async fn put_splits(store: &Store, made: &Made<'_>) -> Vec<SplitShards> {
         let path = format!("shards/{split}/0.arrow");
         let mut shards = Vec::new();
         if rows > 0 {
-            let mut shard = describe(&path, &file);
+            let mut shard = Shard {
+                head_crc32c: None,
+                ..describe(&path, &file)
+            };
             if let Some(length) = made.document_length {
-                add_lengths(store, &mut shard, first, length).await;
+                let length = |row| u32::try_from(length(row)).unwrap();
+                let lengths: Vec<u32> = (first..first + rows).map(length).collect();
+                put_lengths(store, &mut shard, &lengths).await;
             }
             shards.push(shard);
         }
@@ -284,7 +241,7 @@ fn image(row: usize) -> Vec<u8> {
 }
 
 /// A PNG file of `[height, width]` pixels, not compressed; at most 64 KiB.
-pub(crate) fn png([height, width]: [usize; 2], colours: impl Fn([usize; 2]) -> [u8; 3]) -> Vec<u8> {
+pub fn png([height, width]: [usize; 2], colours: impl Fn([usize; 2]) -> [u8; 3]) -> Vec<u8> {
     let mut lines = Vec::new();
     for y in 0..height {
         lines.push(0);
@@ -325,26 +282,6 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// Writes the lengths of the documents of a shard whose first row is `first`.
-async fn add_lengths(store: &Store, shard: &mut Shard, first: usize, length: fn(usize) -> usize) {
-    let mut row = first;
-    let mut bytes = Vec::new();
-    for block in &mut shard.blocks {
-        let rows = row..row + block.rows as usize;
-        row = rows.end;
-        block.tokens = Some(rows.clone().map(length).sum::<usize>() as u64);
-        for length in rows.map(length) {
-            bytes.extend(u32::try_from(length).unwrap().to_le_bytes());
-        }
-    }
-    let path = format!("{}.lengths", shard.path);
-    shard.lengths = Some(Lengths {
-        path: path.clone(),
-        crc32c: crc32c::crc32c(&bytes),
-    });
-    store.put(&path, bytes.into()).await.unwrap();
-}
-
 fn batch(kind: Kind, rows: Range<usize>) -> RecordBatch {
     let function = |row: usize| {
         let [a, b, c] = features(row);
@@ -373,7 +310,7 @@ fn batch(kind: Kind, rows: Range<usize>) -> RecordBatch {
 
 /// Inputs of a model for some rows, their targets if there are any, and their numbers as keys and
 /// origins.
-pub(crate) fn columns(
+pub fn columns(
     payload: (&'static str, ArrayRef),
     y: Option<ArrayRef>,
     rows: Range<usize>,
@@ -388,50 +325,8 @@ pub(crate) fn columns(
 }
 
 fn shard(made: &Made<'_>, first: usize, rows: usize) -> Bytes {
-    let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).unwrap();
     let schema = (made.batch)(0..0).schema();
-    let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
-    for start in (first..first + rows).step_by(made.block_rows) {
-        let end = (start + made.block_rows).min(first + rows);
-        writer.write(&(made.batch)(start..end)).unwrap();
-    }
-    writer.into_inner().unwrap().into()
-}
-
-/// A shard's manifest entry, its block table read from the file's footer.
-fn describe(path: &str, file: &Bytes) -> Shard {
-    let tail = file.len() - 10;
-    let length = read_footer_length(file[tail..].try_into().unwrap()).unwrap();
-    let footer = root_as_footer(&file[tail - length..tail]).unwrap();
-    let reader = arrow::ipc::reader::FileReader::try_new(std::io::Cursor::new(file), None).unwrap();
-    let rows = reader.map(|batch| u32::try_from(batch.unwrap().num_rows()).unwrap());
-    let block = |(block, rows): (&arrow::ipc::Block, u32)| {
-        let offset = usize::try_from(block.offset()).unwrap();
-        let metadata = usize::try_from(block.metaDataLength()).unwrap();
-        let body = usize::try_from(block.bodyLength()).unwrap();
-        Block {
-            offset: offset as u64,
-            metadata_bytes: u32::try_from(metadata).unwrap(),
-            body_bytes: body as u64,
-            rows,
-            crc32c: crc32c::crc32c(&file[offset..offset + metadata + body]),
-            tokens: None,
-        }
-    };
-    let blocks: Vec<Block> = footer
-        .recordBatches()
-        .unwrap()
-        .iter()
-        .zip(rows)
-        .map(block)
-        .collect();
-    Shard {
-        path: path.to_owned(),
-        rows: blocks.iter().map(|block| u64::from(block.rows)).sum(),
-        bytes: file.len() as u64,
-        hash: Hash128::of(file),
-        blocks,
-        head_crc32c: None,
-        lengths: None,
-    }
+    let starts = (first..first + rows).step_by(made.block_rows);
+    let end = |start: usize| (start + made.block_rows).min(first + rows);
+    write_file(&schema, starts.map(|start| (made.batch)(start..end(start))))
 }

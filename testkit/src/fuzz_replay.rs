@@ -4,16 +4,17 @@
 
 use std::{fs, panic, path::Path};
 
-/// One test for each target, of its name.
+/// One test for each target, of its name, in a module below that of the targets.
+#[macro_export]
 macro_rules! replays {
     ($($target:ident)*) => {$(
         #[test]
         fn $target() {
-            crate::fuzzing::replay::replay(stringify!($target), crate::fuzzing::$target);
+            $crate::fuzz_replay::replay(stringify!($target), super::$target);
         }
     )*};
 }
-pub(crate) use replays;
+pub use crate::replays;
 
 /// Numbers that look random, by splitmix64.
 struct Numbers(u64);
@@ -33,7 +34,7 @@ impl Numbers {
 }
 
 /// Runs `target` on each file of its corpus, then on changed ones.
-pub(crate) fn replay(name: &str, target: fn(&[u8])) {
+pub fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
     let mut paths: Vec<_> = fs::read_dir(folder.join(name))
         .unwrap()
@@ -61,6 +62,7 @@ pub(crate) fn replay(name: &str, target: fn(&[u8])) {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a failed test shows it")]
 fn run(target: fn(&[u8]), input: &[u8], name: &str) {
     if let Err(panic) = panic::catch_unwind(|| target(input)) {
         println!("the input is {name}");

@@ -2,7 +2,7 @@
 //! rows has `x = [i, 1, 2, ..]`, `y = i` (or class `i % classes`), `origin = i` and `key = !i`, so
 //! that a wrong order or an overlap shows at sight.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{
@@ -11,34 +11,25 @@ use arrow::{
     },
     buffer::OffsetBuffer,
     datatypes::{DataType, Field},
-    ipc::{
-        MetadataVersion,
-        reader::read_footer_length,
-        root_as_footer,
-        writer::{FileWriter, IpcWriteOptions},
-    },
 };
 use bytes::Bytes;
 use feedline_schemas::{
-    encode,
-    format::MANIFEST,
-    ids::{Hash128, Name},
-    manifest::{
-        Block, ClassCounts, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards,
-        TargetKind, TokenType,
-    },
-    transform::TransformReference,
+    ids::Hash128,
+    manifest::{Layout, Manifest, Split, SplitShards, TargetKind, TokenType},
 };
 use feedline_storage::Store;
 
+pub use crate::dataset_files::{describe, publish_manifest, write_file};
+use crate::dataset_files::{manifest_without_splits, put_lengths, transform_reference};
+
 /// Elements of `x`.
-pub(crate) const FEATURES: u32 = 3;
+pub const FEATURES: u32 = 3;
 
 /// Shards of a split, as rows per block.
-pub(crate) type Shape<'a> = &'a [&'a [u32]];
+pub type Shape<'a> = &'a [&'a [u32]];
 
 /// Writes a dataset of rows of numbers with these splits and publishes it.
-pub(crate) async fn publish(
+pub async fn publish(
     store: &Store,
     features: u32,
     target: TargetKind,
@@ -48,7 +39,7 @@ pub(crate) async fn publish(
 }
 
 /// Writes a dataset with these splits and publishes it.
-pub(crate) async fn publish_layout(
+pub async fn publish_layout(
     store: &Store,
     layout: Layout,
     splits: &[(Split, Shape<'_>)],
@@ -62,7 +53,8 @@ pub(crate) async fn publish_layout(
             let path = format!("shards/{split}/{number:05}.arrow");
             let mut shard = describe(&path, &file);
             if let Layout::Tokens { .. } = layout {
-                add_lengths(store, &mut shard, first).await;
+                let lengths: Vec<u32> = (first..first + shard.rows).map(document_length).collect();
+                put_lengths(store, &mut shard, &lengths).await;
             }
             shards.push(shard);
             first += rows.iter().map(|rows| u64::from(*rows)).sum::<u64>();
@@ -78,43 +70,26 @@ pub(crate) async fn publish_layout(
     publish_manifest(store, manifest).await
 }
 
-/// Writes the lengths of the documents of a shard whose first sample is `first`.
-async fn add_lengths(store: &Store, shard: &mut Shard, first: u64) {
-    let lengths: Vec<u32> = (first..first + shard.rows).map(document_length).collect();
-    let mut rest = lengths.iter();
-    for block in &mut shard.blocks {
-        let rows = rest.by_ref().take(block.rows as usize);
-        block.tokens = Some(rows.map(|n| u64::from(*n)).sum());
-    }
-    let bytes: Bytes = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
-    let path = format!("{}.lengths", shard.path);
-    shard.lengths = Some(Lengths {
-        path: path.clone(),
-        crc32c: crc32c::crc32c(&bytes),
-    });
-    store.put(&path, bytes).await.unwrap();
-}
-
 /// Fake of the file of an image: its sample's number, and padding that makes lengths differ.
-pub(crate) fn image(sample: u64) -> Vec<u8> {
+pub fn image(sample: u64) -> Vec<u8> {
     let mut bytes = format!("image {sample} ").into_bytes();
     bytes.extend((0..sample % 50).map(|i| (sample + i).to_le_bytes()[0]));
     bytes
 }
 
 /// Side of a small image.
-pub(crate) const SIDE: usize = 4;
+pub const SIDE: usize = 4;
 /// The sample whose small image is broken.
-pub(crate) const BROKEN: u64 = 13;
+pub const BROKEN: u64 = 13;
 
 /// Pixels of the small image of a sample, u8 RGB of 4 x 4.
-pub(crate) fn small_pixels(sample: u64) -> Vec<u8> {
+pub fn small_pixels(sample: u64) -> Vec<u8> {
     let level = |i: u64| (sample * 31 + i * 7 % 101).to_le_bytes()[0];
     (0..48).map(level).collect()
 }
 
 /// A file that holds them.
-pub(crate) fn small_image(sample: u64) -> Vec<u8> {
+pub fn small_image(sample: u64) -> Vec<u8> {
     let header = format!("P6\n{SIDE} {SIDE}\n255\n");
     let mut file = [header.into_bytes(), small_pixels(sample)].concat();
     if sample == BROKEN {
@@ -124,18 +99,18 @@ pub(crate) fn small_image(sample: u64) -> Vec<u8> {
 }
 
 /// Token ids in the document of a sample; some have none.
-pub(crate) fn document_length(sample: u64) -> u32 {
+pub fn document_length(sample: u64) -> u32 {
     u32::try_from(sample * 7 % 23).unwrap()
 }
 
 /// Token ids of the document of a sample: they count up from its number.
-pub(crate) fn document(sample: u64, vocabulary: u32) -> Vec<u32> {
+pub fn document(sample: u64, vocabulary: u32) -> Vec<u32> {
     let ids = (0..document_length(sample)).map(|i| (sample + u64::from(i)) % u64::from(vocabulary));
     ids.map(|id| u32::try_from(id).unwrap()).collect()
 }
 
 /// A training split of regression rows.
-pub(crate) async fn publish_train(store: &Store, shape: Shape<'_>) -> Manifest {
+pub async fn publish_train(store: &Store, shape: Shape<'_>) -> Manifest {
     publish(
         store,
         FEATURES,
@@ -145,27 +120,13 @@ pub(crate) async fn publish_train(store: &Store, shape: Shape<'_>) -> Manifest {
     .await
 }
 
-/// Gives `manifest` its fingerprint and makes it the current one.
-pub(crate) async fn publish_manifest(store: &Store, mut manifest: Manifest) -> Manifest {
-    manifest.fingerprint = manifest.compute_fingerprint();
-    store
-        .put("manifest-000001.json", encode(&manifest).into())
-        .await
-        .unwrap();
-    store
-        .put("CURRENT", "manifest-000001.json".into())
-        .await
-        .unwrap();
-    manifest
-}
-
 /// The bytes of a shard of rows of numbers whose first sample is `first`.
-pub(crate) fn shard_file(features: u32, target: TargetKind, first: u64, rows: &[u32]) -> Bytes {
+pub fn shard_file(features: u32, target: TargetKind, first: u64, rows: &[u32]) -> Bytes {
     shard_file_of(&Layout::Dense { features, target }, first, rows)
 }
 
 /// The bytes of a shard whose first sample is `first`.
-pub(crate) fn shard_file_of(layout: &Layout, first: u64, rows: &[u32]) -> Bytes {
+pub fn shard_file_of(layout: &Layout, first: u64, rows: &[u32]) -> Bytes {
     let mut batches = Vec::new();
     let mut next = first;
     for rows in rows {
@@ -177,21 +138,11 @@ pub(crate) fn shard_file_of(layout: &Layout, first: u64, rows: &[u32]) -> Bytes 
         || record_batch_of(layout, &[]).schema(),
         RecordBatch::schema,
     );
-    write_file(&schema, &batches)
-}
-
-/// Writes batches as shards are written.
-pub(crate) fn write_file(schema: &arrow::datatypes::Schema, batches: &[RecordBatch]) -> Bytes {
-    let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).unwrap();
-    let mut writer = FileWriter::try_new_with_options(Vec::new(), schema, options).unwrap();
-    for batch in batches {
-        writer.write(batch).unwrap();
-    }
-    writer.into_inner().unwrap().into()
+    write_file(&schema, batches)
 }
 
 /// A block of these samples. Numbers up to 2^24 are exact in `x` and `y`.
-pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
+pub fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
     let mut parts: Vec<(&str, ArrayRef)> = Vec::new();
     let target = match *layout {
         Layout::Dense { features, target } => {
@@ -299,94 +250,14 @@ fn documents(id: TokenType, vocabulary: u32, samples: &[u64]) -> ListArray {
     ListArray::new(field.into(), offsets, ids, None)
 }
 
-/// A shard's manifest entry, its block table read from the file's footer.
-pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
-    let tail = file.len() - 10;
-    let length = read_footer_length(file[tail..].try_into().unwrap()).unwrap();
-    let footer = root_as_footer(&file[tail - length..tail]).unwrap();
-    let rows_of = arrow::ipc::reader::FileReader::try_new(std::io::Cursor::new(file), None)
-        .unwrap()
-        .map(|batch| u32::try_from(batch.unwrap().num_rows()).unwrap());
-    let blocks: Vec<_> = footer
-        .recordBatches()
-        .unwrap()
-        .iter()
-        .zip(rows_of)
-        .map(|(block, rows)| {
-            let offset = u64::try_from(block.offset()).unwrap();
-            let metadata_bytes = u32::try_from(block.metaDataLength()).unwrap();
-            let body_bytes = u64::try_from(block.bodyLength()).unwrap();
-            let start = usize::try_from(offset).unwrap();
-            let end = start + metadata_bytes as usize + usize::try_from(body_bytes).unwrap();
-            Block {
-                offset,
-                metadata_bytes,
-                body_bytes,
-                rows,
-                crc32c: crc32c::crc32c(&file[start..end]),
-                tokens: None,
-            }
-        })
-        .collect();
-    Shard {
-        path: path.to_owned(),
-        rows: blocks.iter().map(|block| u64::from(block.rows)).sum(),
-        bytes: file.len() as u64,
-        hash: Hash128::of(file),
-        head_crc32c: blocks.first().map(|first| {
-            let head = usize::try_from(first.offset).unwrap();
-            crc32c::crc32c(&file[..head])
-        }),
-        blocks,
-        lengths: None,
-    }
-}
-
-pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
-    let name = Name::new("numbers").unwrap();
+/// A manifest without splits.
+pub fn empty_manifest(layout: Layout) -> Manifest {
     let classes = match layout.target() {
-        TargetKind::Classification { classes } => {
-            let class = |id: u32| ClassCounts {
-                name: id.to_string(),
-                ..ClassCounts::default()
-            };
-            (0..classes).map(class).collect()
-        }
-        TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => Vec::new(),
+        TargetKind::Classification { classes } => classes,
+        TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => 0,
     };
-    Manifest {
-        format: MANIFEST.format.to_owned(),
-        version: MANIFEST.version,
-        fingerprint: Hash128::new(0),
-        dataset: name.clone(),
-        input_hash: Hash128::new(0),
-        columns_hash: None,
-        layout,
-        transform: TransformReference {
-            path: "transform-0.json".into(),
-            hash: Hash128::new(0),
-            dataset: name,
-        },
-        shuffle_seed: None,
-        sources: Vec::new(),
-        text: None,
-        near_dup: None,
-        counts: DatasetCounts {
-            rejected: BTreeMap::new(),
-            classes,
-            ..DatasetCounts::default()
-        },
-        splits: Vec::new(),
-        rejects: Vec::new(),
-        tokens: None,
-        edit: None,
-        kept: Vec::new(),
-        profile: None,
-        additions: Vec::new(),
-        dropped_columns: BTreeMap::new(),
-        warnings: Vec::new(),
-        naive: Vec::new(),
-        target: None,
-        other_targets: Vec::new(),
-    }
+    let names = (0..classes).map(|class: u32| class.to_string());
+    let path = "transform-0.json".to_owned();
+    let transform = transform_reference("numbers", path, Hash128::new(0));
+    manifest_without_splits(layout, names, transform)
 }

@@ -1,13 +1,11 @@
-//! Texts of errors, compared with the files in `tests/snapshots/errors/`. Unit tests of every crate include this file.
-
-#[path = "compare.rs"]
-mod compare;
+//! Texts of errors, compared with the files in `tests/snapshots/errors/`.
 
 use std::{error::Error, fmt::Write as _, path::Path};
 
-use compare::compare;
+use crate::snapshot_file::compare;
 
 /// Names the variants of an error type, by a match that does not compile when one is missing.
+#[macro_export]
 macro_rules! variants {
     ($type:ident: $($name:ident),+ $(,)?) => {{
         fn name(error: &$type) -> &'static str {
@@ -15,31 +13,27 @@ macro_rules! variants {
                 $($type::$name { .. } => stringify!($name)),+
             }
         }
-        texts::Variants { name, all: &[$(stringify!($name)),+] }
+        $crate::error_texts::Variants { name, all: &[$(stringify!($name)),+] }
     }};
 }
-pub(super) use variants;
+pub use crate::variants;
 
 /// Variants of an error type.
-pub(super) struct Variants<E> {
+#[derive(Debug)]
+pub struct Variants<E> {
     /// Name of an error's variant.
-    pub(super) name: fn(&E) -> &'static str,
+    pub name: fn(&E) -> &'static str,
     /// Names of all variants.
-    pub(super) all: &'static [&'static str],
+    pub all: &'static [&'static str],
 }
 
 /// Text of a snapshot.
-#[derive(Default)]
-pub(super) struct Texts(String);
+#[derive(Debug, Default)]
+pub struct Texts(String);
 
 impl Texts {
     /// Appends the texts of `samples`, which must have every variant of their type.
-    pub(super) fn add_variants<E: Error>(
-        &mut self,
-        r#type: &str,
-        variants: &Variants<E>,
-        samples: &[E],
-    ) {
+    pub fn add_variants<E: Error>(&mut self, r#type: &str, variants: &Variants<E>, samples: &[E]) {
         for missing in variants.all {
             let found = samples
                 .iter()
@@ -52,7 +46,7 @@ impl Texts {
     }
 
     /// Appends the text of an error and those of its causes under a title.
-    pub(super) fn add(&mut self, title: &str, error: &dyn Error) {
+    pub fn add(&mut self, title: &str, error: &dyn Error) {
         writeln!(self.0, "{title}\n  {error}").unwrap();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -63,7 +57,7 @@ impl Texts {
     }
 
     /// Compares the text with `errors/NAME.txt`.
-    pub(super) fn check(&self, root: &Path, name: &str) {
+    pub fn check(&self, root: &Path, name: &str) {
         compare(
             &root.join(format!("tests/snapshots/errors/{name}.txt")),
             self.0.trim_end(),

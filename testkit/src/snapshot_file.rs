@@ -1,11 +1,11 @@
-//! Comparison of a text with a file of `tests/snapshots/`.
+//! Comparison of a text with a file, such as one of `tests/snapshots/`.
 //!
 //! A test run with `FEEDLINE_WRITE_SNAPSHOTS=1` writes the files instead.
 
 use std::{env, fs, path::Path};
 
 /// Compares a text with a file, or writes the file.
-pub(super) fn compare(path: &Path, text: &str) {
+pub fn compare(path: &Path, text: &str) {
     let text = format!("{text}\n");
     if env::var_os("FEEDLINE_WRITE_SNAPSHOTS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

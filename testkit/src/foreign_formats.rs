@@ -11,7 +11,7 @@ use parquet::{
 };
 
 /// A Parquet file of these columns, zstd-compressed.
-pub(crate) fn parquet(columns: Vec<(&str, ArrayRef)>, rows_per_group: usize) -> Bytes {
+pub fn parquet(columns: Vec<(&str, ArrayRef)>, rows_per_group: usize) -> Bytes {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -23,7 +23,7 @@ pub(crate) fn parquet(columns: Vec<(&str, ArrayRef)>, rows_per_group: usize) -> 
 }
 
 /// An archive of these members.
-pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Bytes {
+pub fn archive(members: &[(String, Vec<u8>)]) -> Bytes {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, data) in members {
         let mut header = tar::Header::new_gnu();
@@ -37,18 +37,25 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Bytes {
 }
 
 /// Encoding of an MDS column, and its size if that is fixed.
-pub(crate) type MdsColumn<'a> = (&'a str, &'a str, Option<u32>);
+pub type MdsColumn<'a> = (&'a str, &'a str, Option<u32>);
 
 /// An MDS dataset: index and shards.
-pub(crate) struct Mds<'a> {
-    pub(crate) columns: &'a [MdsColumn<'a>],
-    pub(crate) is_packed: bool,
-    pub(crate) shards: Vec<serde_json::Value>,
-    pub(crate) files: Vec<(String, Bytes)>,
+#[derive(Debug)]
+pub struct Mds<'a> {
+    /// Columns of its samples.
+    pub columns: &'a [MdsColumn<'a>],
+    /// Shards are compressed.
+    pub is_packed: bool,
+    /// Their entries of the index.
+    pub shards: Vec<serde_json::Value>,
+    /// Names and bytes of the files of the shards.
+    pub files: Vec<(String, Bytes)>,
 }
 
 impl<'a> Mds<'a> {
-    pub(crate) fn new(columns: &'a [MdsColumn<'a>], is_packed: bool) -> Self {
+    /// A dataset without shards.
+    #[must_use]
+    pub const fn new(columns: &'a [MdsColumn<'a>], is_packed: bool) -> Self {
         Self {
             columns,
             is_packed,
@@ -58,7 +65,7 @@ impl<'a> Mds<'a> {
     }
 
     /// Adds a shard whose samples have these values, one for each column.
-    pub(crate) fn shard(&mut self, samples: &[Vec<Vec<u8>>]) {
+    pub fn shard(&mut self, samples: &[Vec<Vec<u8>>]) {
         let settings = br#"{"size_limit": 67108864}"#;
         let encode = |sample: &Vec<Vec<u8>>| {
             let values = sample.iter().zip(self.columns);
@@ -106,13 +113,13 @@ impl<'a> Mds<'a> {
     }
 
     /// The index of all shards.
-    pub(crate) fn index(&self) -> Bytes {
+    pub fn index(&self) -> Bytes {
         let index = serde_json::json!({"version": 2, "shards": self.shards});
         index.to_string().into_bytes().into()
     }
 
     /// Writes the dataset below `folder` of `store`.
-    pub(crate) async fn put(&self, store: &feedline_storage::Store) {
+    pub async fn put(&self, store: &feedline_storage::Store) {
         store.put("index.json", self.index()).await.unwrap();
         for (name, bytes) in &self.files {
             store.put(name, bytes.clone()).await.unwrap();
@@ -121,6 +128,6 @@ impl<'a> Mds<'a> {
 }
 
 /// An array as an `ArrayRef`.
-pub(crate) fn column(array: impl arrow::array::Array + 'static) -> ArrayRef {
+pub fn column(array: impl arrow::array::Array + 'static) -> ArrayRef {
     Arc::new(array)
 }

@@ -1,4 +1,4 @@
-//! The shared images, and what is wrong with the odd ones of them. The loader's tests read this file too.
+//! The shared images, and what is wrong with the odd ones of them.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 /// A folder of the shared images, or `None` (with a message) where it is absent.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
+pub fn shared(folder: &str) -> Option<PathBuf> {
     let data = std::env::var_os("FEEDLINE_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
         PathBuf::from,
@@ -22,7 +22,7 @@ pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
 }
 
 /// The image files of a folder, by name.
-pub(crate) fn images(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub fn images(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     entries
         .map(|entry| entry.file_name().into_string().unwrap())
@@ -35,7 +35,7 @@ pub(crate) fn images(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Kind of the error and a part of its message, for each file that cannot be decoded.
-pub(crate) const REJECTED: &[(&str, &str, &str)] = &[
+pub const REJECTED: &[(&str, &str, &str)] = &[
     ("broken_data_stream.png", "truncated", "it has no end chunk"),
     (
         "decompression_bomb.gif",

@@ -31,17 +31,17 @@ const AC_FIRST: [u8; 38] = [
 
 /// Encoding of an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// 1 to 100.
-    pub(crate) quality: u16,
+    pub quality: u16,
     /// Colour has half the columns and rows (4:2:0).
-    pub(crate) halved_colour: bool,
+    pub halved_colour: bool,
     /// Blocks of units between restart markers, 0 for none.
-    pub(crate) restart: u16,
+    pub restart: u16,
 }
 
 /// Encodes u8 RGB `[height, width, 3]`.
-pub(crate) fn encode(pixels: &[u8], width: usize, height: usize, options: Options) -> Vec<u8> {
+pub fn encode(pixels: &[u8], width: usize, height: usize, options: Options) -> Vec<u8> {
     let table = LUMINANCE.map(|q| quantum(q, options.quality));
     let unit = if options.halved_colour { 16 } else { 8 };
     let mut bytes = vec![0xff, 0xd8];

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 /// Fault of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nothing.
     None,
     /// This status, and this `Retry-After`.
@@ -47,21 +47,26 @@ pub(crate) enum Fault {
 
 /// A request for an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) path: String,
-    pub(crate) range: Option<Range<u64>>,
-    pub(crate) if_match: Option<String>,
+pub struct Asked {
+    /// Path of the URL.
+    pub path: String,
+    /// Bytes asked for.
+    pub range: Option<Range<u64>>,
+    /// The ETag that the object must have.
+    pub if_match: Option<String>,
     /// Requests for the same path and range before this one.
-    pub(crate) earlier: u64,
+    pub earlier: u64,
     /// Requests of any kind before this one.
-    pub(crate) number: u64,
-    pub(crate) at: Duration,
+    pub number: u64,
+    /// Time of the request, by a monotonic clock.
+    pub at: Duration,
 }
 
 type Rule = Box<dyn Fn(&Asked) -> Fault + Send + Sync>;
 
 /// The server; ends with the value.
-pub(crate) struct Server {
+#[expect(missing_debug_implementations, reason = "it has a function")]
+pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -78,7 +83,7 @@ struct Shared {
 
 impl Server {
     /// Starts a server without objects and faults on a free port.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let shared = Arc::new(Shared {
             objects: Mutex::default(),
             rule: Mutex::new(Arc::new(Box::new(|_: &Asked| Fault::None))),
@@ -115,7 +120,7 @@ impl Server {
     }
 
     /// Serves all objects of `store` under `/bucket/`.
-    pub(crate) async fn with_objects_of(store: &Store) -> Self {
+    pub async fn with_objects_of(store: &Store) -> Self {
         let server = Self::start();
         for listed in store.list("").await.unwrap() {
             server.put(&listed.path, store.get(&listed.path).await.unwrap());
@@ -124,60 +129,63 @@ impl Server {
     }
 
     /// URL of the folder of all objects.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/bucket", self.address)
     }
 
     /// `http://` and the address.
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Puts an object, with an ETag of its own.
-    pub(crate) fn put(&self, path: &str, bytes: Bytes) {
+    pub fn put(&self, path: &str, bytes: Bytes) {
         let etag = format!("\"{:08x}\"", crc32c::crc32c(&bytes));
         self.put_as(path, bytes, etag);
     }
 
-    pub(crate) fn put_as(&self, path: &str, bytes: Bytes, etag: String) {
+    /// Puts an object with this ETag.
+    pub fn put_as(&self, path: &str, bytes: Bytes, etag: String) {
         let mut objects = self.shared.objects.lock().unwrap();
         objects.insert(format!("/bucket/{path}"), (bytes, etag));
     }
 
-    pub(crate) fn object(&self, path: &str) -> Bytes {
+    /// The bytes of an object.
+    pub fn object(&self, path: &str) -> Bytes {
         self.shared.objects.lock().unwrap()[&format!("/bucket/{path}")]
             .0
             .clone()
     }
 
-    pub(crate) fn remove(&self, path: &str) {
+    /// Removes an object.
+    pub fn remove(&self, path: &str) {
         let mut objects = self.shared.objects.lock().unwrap();
         objects.remove(&format!("/bucket/{path}"));
     }
 
     /// From now on `rule` decides what happens to requests.
-    pub(crate) fn set(&self, rule: impl Fn(&Asked) -> Fault + Send + Sync + 'static) {
+    pub fn set(&self, rule: impl Fn(&Asked) -> Fault + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Arc::new(Box::new(rule));
     }
 
     /// Every response takes this long at least.
-    pub(crate) fn set_latency(&self, latency: Duration) {
+    pub fn set_latency(&self, latency: Duration) {
         *self.shared.latency.lock().unwrap() = latency;
     }
 
     /// The requests so far.
-    pub(crate) fn log(&self) -> Vec<Asked> {
+    pub fn log(&self) -> Vec<Asked> {
         self.shared.log.lock().unwrap().clone()
     }
 
     /// Forgets the requests so far, and the rule.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.shared.log.lock().unwrap().clear();
         self.set(|_| Fault::None);
     }
 
     /// Ends the server; what is asked afterwards is refused.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
