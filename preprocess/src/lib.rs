@@ -63,10 +63,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod card;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 mod context;
+mod dataset_report;
 mod edit;
 mod engine;
 mod error;

@@ -30,7 +30,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The tensor library is named in `model` (`engine`, `input`, [`layers`], `models`) and in `optim::loss` only; everything
+//! The tensor library is named in `model` (with [`layers`]), in `optim` and where numbers stay on a device; everything
 //! else sees flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
 
 mod checkpoint;

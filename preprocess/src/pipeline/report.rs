@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 
 use super::prepare::Build;
-use crate::card;
+use crate::dataset_report;
 
 impl Build<'_> {
     pub(super) fn report(
@@ -24,7 +24,10 @@ impl Build<'_> {
             up_to_date,
             fingerprint: manifest.fingerprint.to_string(),
             url: self.store.url(),
-            report: page.map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
+            report: page.map(|_| {
+                self.store
+                    .url_of(&dataset_report::path_of(manifest.fingerprint))
+            }),
             dropped_columns: manifest.dropped_columns.clone(),
             warnings: manifest.warnings.clone(),
             naive: manifest.naive.clone(),

@@ -7,7 +7,7 @@ use feedline_schemas::{manifest::Manifest, profile::DatasetProfile, transform::T
 use super::prepare::Build;
 use crate::{
     Error,
-    card::{Before, Card, path_of},
+    dataset_report::{Before, DatasetPage, path_of},
     operators::dedup::duplicate_samples::{self, DuplicateContents},
     shards::manifest::{read_manifest, read_profile},
     staging::Staged,
@@ -70,7 +70,7 @@ impl Build<'_> {
         profile: &DatasetProfile,
         rejects: Vec<(String, u64, String)>,
     ) -> Result<(), Error> {
-        let card = Card {
+        let page = DatasetPage {
             manifest,
             artefact,
             profile,
@@ -80,6 +80,6 @@ impl Build<'_> {
             before: page.before,
         };
         let path = path_of(manifest.fingerprint);
-        Ok(self.store.put(&path, Bytes::from(card.page())).await?)
+        Ok(self.store.put(&path, Bytes::from(page.render())).await?)
     }
 }

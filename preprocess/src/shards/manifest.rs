@@ -19,7 +19,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{PutNew, Store};
 
-use crate::{Error, card};
+use crate::{Error, dataset_report};
 
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
@@ -383,7 +383,7 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
         return Ok(false);
     }
     if manifest.profile.is_some() {
-        let page = card::path_of(manifest.fingerprint);
+        let page = dataset_report::path_of(manifest.fingerprint);
         if dataset.get_opt(&page).await?.is_none() {
             tracing::warn!(
                 page,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use feedline_report::{TableRow, document, escape, link, table_of};
 use feedline_schemas::{
     ids::Hash128,
     manifest::report_path,
@@ -9,16 +10,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{
-    links::relative,
-    paths::REPORT_PATH,
-    report::{
-        document,
-        table::{TableRow, link, table_of},
-        text::escape,
-    },
-    timestamp::moment,
-};
+use super::{links::relative, paths::REPORT_PATH, timestamp::moment};
 use crate::{
     error::Error,
     evaluation::metrics::{Metrics, metric},
@@ -91,7 +83,7 @@ fn list(
         "validation",
         "test",
     ];
-    let mut out = table_of(caption, &head, &rows);
+    let mut out = table_of(caption, &head, 1.., &rows);
     if records.len() > LISTED {
         let more = records.len() - LISTED;
         out += &format!("<p class=\"quiet\">{more} older runs are not listed.</p>\n");

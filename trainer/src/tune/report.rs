@@ -1,5 +1,8 @@
 //! `report.html` of a search.
 
+use feedline_report::{
+    AxisX, Chart, ChartSeries, Points, TableRow, document, escape, link, number, table, table_of,
+};
 use feedline_schemas::report::TrainReport;
 
 use super::{
@@ -10,17 +13,7 @@ use super::{
 use crate::{
     evaluation::{baseline::is_higher_better, metrics::metric},
     float_casts::{exact, exact_len},
-    reporting::{
-        index,
-        paths::REPORT_PATH,
-        report::{
-            chart::{AxisX, Chart, ChartSeries},
-            curves::Points,
-            document, table,
-            table::{TableRow, link, table_of},
-            text::{escape, number},
-        },
-    },
+    reporting::{index, paths::REPORT_PATH},
 };
 
 /// Path in the search's folder.
@@ -97,7 +90,7 @@ impl SearchPage<'_> {
         };
         let rows: Vec<_> = self.train.test.iter().map(row).collect();
         let caption = "Of the best trial. The test split was read once, when the search had ended.";
-        table(caption, &["metric", "test", "baseline"], &rows)
+        table(caption, &["metric", "test", "baseline"], 1.., &rows)
     }
 
     /// The trials that finished, and the best so far.
@@ -195,7 +188,7 @@ impl SearchPage<'_> {
             }
         };
         let rows: Vec<TableRow> = self.trials.iter().map(row).collect();
-        table_of("All trials in order.", &head, &rows)
+        table_of("All trials in order.", &head, 1.., &rows)
     }
 }
 

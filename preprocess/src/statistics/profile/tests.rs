@@ -271,7 +271,7 @@ async fn shifted(steps: &str) -> (DatasetProfile, String) {
     build_with(&root, &dataset, 2).await.unwrap();
     let dataset = root.child("dataset");
     let manifest = read_manifest(&dataset).await.unwrap();
-    let path = crate::card::path_of(manifest.fingerprint);
+    let path = crate::dataset_report::path_of(manifest.fingerprint);
     let page = dataset.get(&path).await.unwrap().to_vec();
     (profile_of(&root).await, String::from_utf8(page).unwrap())
 }
@@ -354,7 +354,7 @@ async fn trap_06_missing_cells_are_told_apart_as_they_landed() {
     let text = serde_json::to_string(&found.missing[1]).unwrap();
     assert_eq!(text, r#"{"name":"late","null":140}"#);
     let manifest = read_manifest(&root.child("dataset")).await.unwrap();
-    let path = crate::card::path_of(manifest.fingerprint);
+    let path = crate::dataset_report::path_of(manifest.fingerprint);
     let page = root.child("dataset").get(&path).await.unwrap().to_vec();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("What missing cells were"), "{page}");

@@ -1,11 +1,9 @@
 //! The curves of a run, as `metrics.jsonl` holds them.
 
+use feedline_report::Points;
 use serde::Deserialize;
 
 use crate::float_casts::exact;
-
-/// Points of a line: number of steps, value.
-pub(crate) type Points = Vec<(f64, f64)>;
 
 /// Numbers of one `step` line.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]

@@ -1,15 +1,11 @@
 //! Diagnostics of a split as tables and charts.
 
+use feedline_report::{AxisX, Chart, ChartSeries, TableRow, escape, foldable, number};
 use feedline_schemas::diagnostics::{
     ClassDiagnostics, ClassScores, Diagnostics, MATRIX_CLASSES, NumberDiagnostics,
     TargetDiagnostics,
 };
 
-use super::{
-    chart::{AxisX, Chart, ChartSeries},
-    table::table,
-    text::{escape, number},
-};
 use crate::{
     evaluation::metrics::metric,
     float_casts::{exact, exact_len, single},
@@ -150,21 +146,7 @@ fn scores(found: &ClassDiagnostics, classes: &[String]) -> String {
             .to_owned()
     };
     let head = ["class", "rows", "predicted", "precision", "recall", "F1"];
-    foldable(&caption, &head, &rows)
-}
-
-/// A table whose first rows are shown at once.
-fn foldable(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
-    let (first, rest) = rows.split_at(rows.len().min(AT_ONCE));
-    let mut out = table(caption, head, first);
-    if !rest.is_empty() {
-        out += &format!(
-            "<details><summary>{} more</summary>\n{}</details>\n",
-            rest.len(),
-            table("The others.", head, rest)
-        );
-    }
-    out
+    foldable(&caption, &head, 1.., &TableRow::of_texts(&rows), AT_ONCE)
 }
 
 fn confusions(found: &ClassDiagnostics, classes: &[String]) -> String {
@@ -190,7 +172,8 @@ fn confusions(found: &ClassDiagnostics, classes: &[String]) -> String {
             found.uncounted
         );
     }
-    foldable(&caption, &["class", "predicted", "rows"], &rows)
+    let head = ["class", "predicted", "rows"];
+    foldable(&caption, &head, 1.., &TableRow::of_texts(&rows), AT_ONCE)
 }
 
 /// Fraction of right predictions by their confidence.

@@ -1,15 +1,11 @@
 //! `report.html`: a run on one page that needs nothing but itself.
 
-pub(crate) mod chart;
 pub(crate) mod curves;
 mod diagnostics;
-mod document;
 mod fit;
 mod performance;
-pub(crate) mod table;
-pub(crate) mod text;
-mod ticks;
 
+use feedline_report::{Chart, ChartSeries, document, escape, link, number, some_steps, table};
 use feedline_schemas::{
     checkpoint::WorstSample,
     config::TrainConfig,
@@ -18,13 +14,7 @@ use feedline_schemas::{
     run::RunRecord,
 };
 
-use self::{
-    chart::{Chart, ChartSeries, some_steps},
-    curves::Curves,
-    table::link,
-    text::{escape, number},
-};
-pub(crate) use self::{document::document, table::table};
+use self::curves::Curves;
 use super::{
     settings_of::{flat, not_default},
     timestamp::moment,
@@ -136,6 +126,7 @@ fn head(record: &RunRecord) -> String {
         out += &table(
             "Datasets whose training splits were mixed.",
             &["dataset", "weight", "samples given", "samples it has"],
+            1..,
             &rows,
         );
     }
@@ -204,6 +195,7 @@ fn metrics(record: &RunRecord) -> String {
     out += &table(
         &caption,
         &["metric", "test", "baseline (test)", "validation"],
+        1..,
         &rows,
     );
     out
@@ -297,7 +289,10 @@ fn worst(record: &RunRecord) -> String {
         "batch",
         "row",
     ];
-    format!("<h2>Worst samples</h2>\n{}", table(caption, &head, &rows))
+    format!(
+        "<h2>Worst samples</h2>\n{}",
+        table(caption, &head, 1.., &rows)
+    )
 }
 
 fn settings(record: &RunRecord, links: &Links) -> String {

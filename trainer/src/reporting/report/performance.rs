@@ -1,8 +1,9 @@
 //! Speed of the steps and use of the device, on the page of a run.
 
+use feedline_report::{some_steps, table};
 use feedline_schemas::performance::{GpuUse, MeanAndPeak, Performance};
 
-use super::{chart::some_steps, curves::Curves, table};
+use super::curves::Curves;
 
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
@@ -38,7 +39,7 @@ pub(super) fn section(performance: Option<&Performance>) -> String {
     let caption = "Time of the training steps since the last start, by use.";
     let mut out = "<h2>Performance</h2>\n".to_owned();
     out += &format!("<p>{}</p>\n", speed(found));
-    out += &table(caption, &["use", "seconds", "fraction"], &rows);
+    out += &table(caption, &["use", "seconds", "fraction"], 1.., &rows);
     out + &found.gpu.as_ref().map_or_else(String::new, of_gpu)
 }
 
@@ -79,7 +80,7 @@ fn of_gpu(gpu: &GpuUse) -> String {
         "The GPU of rank 0 in {} readings; other processes on it are included.",
         gpu.readings
     );
-    table(&caption, &["figure", "mean", "peak"], &rows)
+    table(&caption, &["figure", "mean", "peak"], 1.., &rows)
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use feedline_report::{
+    AxisX, Chart, ChartSeries, Points, TableRow, document, escape, table, table_of,
+};
 use feedline_schemas::{
     config::TrainConfig,
     manifest::{Split, SplitContent},
@@ -20,13 +23,7 @@ use crate::{
     },
     reporting::{
         metrics_log,
-        report::{
-            chart::{AxisX, Chart, ChartSeries},
-            curves::{Curves, EpochPoint, Points, StepPoint},
-            document, table,
-            table::{TableRow, table_of},
-            text::escape,
-        },
+        report::curves::{Curves, EpochPoint, StepPoint},
     },
 };
 
@@ -254,7 +251,7 @@ impl Comparison {
         } else {
             "Of the kept weights. ★ marks the best."
         };
-        body += &table_of(caption, &head, &rows);
+        body += &table_of(caption, &head, 1.., &rows);
         body += "<div class=\"charts\">\n";
         for name in self.charted() {
             body += &self.final_metric(name);
@@ -286,7 +283,7 @@ impl Comparison {
         body += &if rows.is_empty() {
             "<p>All keys are the same in all runs.</p>\n".to_owned()
         } else {
-            table("Keys that are not the same in all runs", &head, &rows)
+            table("Keys that are not the same in all runs", &head, 1.., &rows)
         };
         document("Runs compared", &body)
     }

@@ -1,9 +1,10 @@
 //! A page of HTML around its body.
 
-use super::text::escape;
+use crate::text::escape;
 
-/// A page around `body`.
-pub(crate) fn document(title: &str, body: &str) -> String {
+/// A page around `body`, which is HTML. Where it has three sections (`h2`) or more, links to them come before the first.
+#[must_use]
+pub fn document(title: &str, body: &str) -> String {
     let body = with_contents(body);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -30,4 +31,19 @@ fn with_contents(body: &str) -> String {
         out += &format!("<nav aria-label=\"Contents\"><ul>{contents}</ul></nav>\n");
     }
     out + &sections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_sections_have_links_to_them() {
+        let section = |title: &str| format!("<h2>{title}</h2>\n");
+        let two = document("<a>", &(section("b") + &section("c")));
+        assert!(two.contains("<title>&lt;a&gt;</title>") && !two.contains("<nav"));
+        let three = document("a", &["b", "c", "d"].map(section).concat());
+        assert!(three.contains("<li><a href=\"#s2\">c</a></li>"), "{three}");
+        assert!(three.contains("<h2 id=\"s2\">c</h2>"), "{three}");
+    }
 }

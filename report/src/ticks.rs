@@ -1,7 +1,6 @@
 //! Ticks of the axes of a chart: round values with labels that differ.
 
-use super::text::number;
-use crate::float_casts::exact_len;
+use crate::text::{exact_len, number, shortened};
 
 /// Characters of a name on an axis.
 const NAME_MAX: usize = 16;
@@ -32,14 +31,14 @@ fn ticks((low, high): (f64, f64), count: usize) -> Vec<f64> {
 }
 
 /// Round values inside the span with labels that differ.
-pub(super) fn linear_ticks(span: (f64, f64)) -> Vec<(f64, String)> {
+pub(crate) fn linear_ticks(span: (f64, f64)) -> Vec<(f64, String)> {
     let values = ticks(span, 5);
     let labels = labels(&values);
     values.into_iter().zip(labels).collect()
 }
 
 /// Powers of ten inside a span of logarithms, or with their double and fivefold where there are few.
-pub(super) fn log_ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
+pub(crate) fn log_ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
     let is_inside = |d: f64| (low - 1e-9..=high + 1e-9).contains(&d);
     let decades = |every: f64| {
         let first = (low / every).floor();
@@ -80,15 +79,11 @@ pub(super) fn log_ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
 }
 
 /// Places of a list and their names; of many, some of them.
-pub(super) fn named_ticks(names: &[String]) -> Vec<(f64, String)> {
+pub(crate) fn named_ticks(names: &[String]) -> Vec<(f64, String)> {
     let every = names.len().div_ceil(NAMES_MAX).max(1);
-    let short = |name: &String| match name.char_indices().nth(NAME_MAX) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.clone(),
-    };
     let places = names.iter().enumerate().step_by(every);
     places
-        .map(|(i, name)| (exact_len(i), short(name)))
+        .map(|(i, name)| (exact_len(i), shortened(name, NAME_MAX)))
         .collect()
 }
 

@@ -1,12 +1,14 @@
 //! Columns in the dataset report: a table of all of them, and a section each.
 
+use feedline_report::{
+    Histogram, TableRow, bars, escape, foldable, link, percent, significant, table,
+};
 use feedline_schemas::{
     manifest::Split,
     profile::{CategoricalProfile, DatasetProfile, MissingCells, NumericCells, NumericProfile},
     transform::TransformArtefact,
 };
 
-use super::html::{Histogram, bars, escape, link, number, percent, table, table_of};
 use crate::statistics::profile::{caps, outside::rate};
 
 /// Columns of each kind that are drawn.
@@ -102,7 +104,7 @@ impl Column<'_> {
 
     /// Cells of the column in the table of columns, as HTML; `drawn` is the number of its section, where it has one.
     fn cells(&self, drawn: Option<usize>) -> Vec<String> {
-        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
         let none = || "-".to_owned();
         let (name, kind, missing, figures) = match self {
             Self::Numbers(column) => {
@@ -163,7 +165,8 @@ pub(super) fn overview(profile: &DatasetProfile) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let row = |(i, column): (usize, &Column<'_>)| column.cells((i < drawn).then_some(i));
+    let row =
+        |(i, column): (usize, &Column<'_>)| TableRow::new(column.cells((i < drawn).then_some(i)));
     let rows: Vec<_> = all.iter().enumerate().map(row).collect();
     let head = [
         "column",
@@ -176,20 +179,9 @@ pub(super) fn overview(profile: &DatasetProfile) -> String {
         "min",
         "max",
     ];
-    let (first, rest) = rows.split_at(rows.len().min(LISTED));
     let caption = "Cells of the training split before the first step. Texts have distinct values, numbers the other figures.";
-    let mut out = format!(
-        "<h2>Overview of columns</h2>\n{}",
-        table_of(caption, &head, 3..9, first)
-    );
-    if !rest.is_empty() {
-        out += &format!(
-            "<details><summary>{} more</summary>\n{}</details>\n",
-            rest.len(),
-            table_of("The others.", &head, 3..9, rest)
-        );
-    }
-    out
+    let table = foldable(caption, &head, 3..9, &rows, LISTED);
+    format!("<h2>Overview of columns</h2>\n{table}")
 }
 
 /// Each column, drawn and in figures, the target first.
@@ -249,7 +241,7 @@ fn numeric(i: usize, column: &NumericProfile, artefact: &TransformArtefact) -> S
         out += &histogram.figure();
     }
     out += "</div>\n";
-    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let row = |cells: &NumericCells| {
         vec![
             cells.split.to_string(),
@@ -288,7 +280,11 @@ fn outside(cells: &NumericCells) -> String {
 
 /// A cap with its percentile, 0 to 1, as a place on an axis.
 fn mark((share, at): (f64, f64)) -> (f64, String) {
-    let word = format!("cap at {} %: {}", number(share * 100.0), number(at));
+    let word = format!(
+        "cap at {} %: {}",
+        significant(share * 100.0),
+        significant(at)
+    );
     (at, word)
 }
 

@@ -5,10 +5,10 @@
 //! is rebuilt.
 
 mod columns;
-mod html;
 
 use std::collections::BTreeSet;
 
+use feedline_report::{TableRow, bars, document, escape, foldable, link, percent, table};
 pub(crate) use feedline_schemas::manifest::report_path as path_of;
 use feedline_schemas::{
     ids::{Hash128, Origin, TableName},
@@ -18,7 +18,6 @@ use feedline_schemas::{
     transform::TransformArtefact,
 };
 
-use self::html::{bars, document, escape, link, percent, table};
 use crate::{
     operators::dedup::duplicate_samples::DuplicateContents,
     statistics::profile::{
@@ -37,7 +36,7 @@ const REJECTS: usize = 5;
 const RUNS_PATH: &str = "../train/index.html";
 
 /// Content of the report.
-pub(crate) struct Card<'a> {
+pub(crate) struct DatasetPage<'a> {
     pub(crate) manifest: &'a Manifest,
     pub(crate) artefact: &'a TransformArtefact,
     pub(crate) profile: &'a DatasetProfile,
@@ -61,8 +60,8 @@ pub(crate) struct Before {
     pub(crate) new: Vec<String>,
 }
 
-impl Card<'_> {
-    pub(crate) fn page(&self) -> String {
+impl DatasetPage<'_> {
+    pub(crate) fn render(&self) -> String {
         let name = self.manifest.dataset.as_str();
         let body = [
             self.head(),
@@ -343,27 +342,18 @@ impl Card<'_> {
                 .unwrap_or(std::cmp::Ordering::Equal)
         });
         let row = |found: &ColumnDrift| {
-            vec![
+            TableRow::of_text(&[
                 found.column.clone(),
                 found.with.clone(),
                 found.drift.shift().as_str().to_owned(),
                 format!("{:.4}", found.drift.js),
                 format!("{:.4}", found.drift.psi),
                 format!("{:.4}", found.drift.chance),
-            ]
+            ])
         };
         let rows: Vec<_> = all.iter().map(row).collect();
         let head = ["column", "beside", "shift", "JS", "PSI", "by chance"];
-        let (first, rest) = rows.split_at(rows.len().min(AT_ONCE));
-        out += &table("The strongest first.", &head, 3..6, first);
-        if !rest.is_empty() {
-            out += &format!(
-                "<details><summary>{} more</summary>\n{}</details>\n",
-                rest.len(),
-                table("The others.", &head, 3..6, rest)
-            );
-        }
-        out
+        out + &foldable("The strongest first.", &head, 3..6, &rows, AT_ONCE)
     }
 
     fn provenance(&self) -> String {

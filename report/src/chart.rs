@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    curves::Points,
-    text::{escape, number},
+use crate::{
+    figure::{WIDTH, empty_figure, figure, note},
+    text::{escape, exact_len, number},
     ticks::{linear_ticks, log_ticks, named_ticks},
 };
-use crate::float_casts::exact_len;
 
-const WIDTH: f64 = 480.0;
+/// Points of a line, x and y.
+pub type Points = Vec<(f64, f64)>;
+
 const HEIGHT: f64 = 270.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
@@ -56,10 +57,11 @@ enum SeriesKind {
 
 /// Points of one kind.
 #[derive(Clone, Debug)]
-pub(crate) struct ChartSeries {
-    pub(crate) name: String,
+pub struct ChartSeries {
+    /// Name in the legend.
+    pub name: String,
     /// In the order of x.
-    pub(crate) points: Points,
+    pub points: Points,
     kind: SeriesKind,
     /// True when y must have room for all of them. Points without room are drawn as arrows at the
     /// edge and counted below.
@@ -68,7 +70,8 @@ pub(crate) struct ChartSeries {
 
 impl ChartSeries {
     /// A line.
-    pub(crate) fn new(name: impl Into<String>, points: Points) -> Self {
+    #[must_use]
+    pub fn new(name: impl Into<String>, points: Points) -> Self {
         Self {
             name: name.into(),
             points,
@@ -78,7 +81,8 @@ impl ChartSeries {
     }
 
     /// Points without a line.
-    pub(crate) fn dots(name: impl Into<String>, points: Points) -> Self {
+    #[must_use]
+    pub fn dots(name: impl Into<String>, points: Points) -> Self {
         Self {
             kind: SeriesKind::Dots,
             ..Self::new(name, points)
@@ -86,7 +90,8 @@ impl ChartSeries {
     }
 
     /// A line to compare others with.
-    pub(crate) fn reference(name: impl Into<String>, points: Points) -> Self {
+    #[must_use]
+    pub fn reference(name: impl Into<String>, points: Points) -> Self {
         Self {
             kind: SeriesKind::Reference,
             ..Self::new(name, points)
@@ -94,7 +99,8 @@ impl ChartSeries {
     }
 
     /// The same, without a say in the range of y.
-    pub(crate) fn clipped(self) -> Self {
+    #[must_use]
+    pub fn clipped(self) -> Self {
         Self {
             has_room: false,
             ..self
@@ -104,7 +110,7 @@ impl ChartSeries {
 
 /// Values of x.
 #[derive(Clone, Debug)]
-pub(crate) enum AxisX {
+pub enum AxisX {
     /// Numbers, from 0 or what is below it.
     FromZero,
     /// Numbers.
@@ -117,21 +123,25 @@ pub(crate) enum AxisX {
 
 /// A chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Chart<'a> {
-    pub(crate) title: &'a str,
+pub struct Chart<'a> {
+    /// Title above the drawing.
+    pub title: &'a str,
     /// Label of x, with its unit.
-    pub(crate) x: &'a str,
+    pub x: &'a str,
     /// Label of y, with its unit.
-    pub(crate) y: &'a str,
-    pub(crate) axis: AxisX,
-    pub(crate) lines: Vec<ChartSeries>,
+    pub y: &'a str,
+    /// Values of x.
+    pub axis: AxisX,
+    /// Lines, in the order of their colours.
+    pub lines: Vec<ChartSeries>,
     /// A point that matters, and why.
-    pub(crate) mark: Option<((f64, f64), String)>,
+    pub mark: Option<((f64, f64), String)>,
 }
 
 impl<'a> Chart<'a> {
     /// Lines over steps.
-    pub(crate) const fn of_steps(title: &'a str, y: &'a str, lines: Vec<ChartSeries>) -> Self {
+    #[must_use]
+    pub const fn of_steps(title: &'a str, y: &'a str, lines: Vec<ChartSeries>) -> Self {
         Self {
             title,
             x: "step",
@@ -143,37 +153,26 @@ impl<'a> Chart<'a> {
     }
 
     /// The chart as a `figure`, with a legend when it has several lines.
-    pub(crate) fn figure(&self) -> String {
-        let mut out = format!(
-            "<figure>\n<figcaption>{}</figcaption>\n",
-            escape(self.title)
-        );
+    #[must_use]
+    pub fn figure(&self) -> String {
         let Some(frame) = ChartFrame::of(self) else {
-            out += "<p class=\"quiet\">Nothing was measured.</p>\n</figure>\n";
-            return out;
+            return empty_figure(self.title, "Nothing was measured.");
         };
-        let name = escape(self.title);
-        let label = escape(&self.words());
-        out += &format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\"><title>{name}</title>\n"
-        );
-        frame.axes(self, &mut out);
+        let mut drawn = String::new();
+        frame.axes(self, &mut drawn);
         let mut clipped = Vec::new();
         for (i, line) in self.lines.iter().enumerate() {
-            clipped.extend(frame.line(i, line, &mut out));
+            clipped.extend(frame.line(i, line, &mut drawn));
         }
         if let Some((at, why)) = &self.mark {
-            frame.mark(*at, why, &mut out);
+            frame.mark(*at, why, &mut drawn);
         }
-        out += "</svg>\n";
+        let mut below = String::new();
         if self.lines.len() > 1 {
-            self.legend(&mut out);
+            self.legend(&mut below);
         }
-        for note in clipped {
-            out += &format!("<p class=\"quiet\">{}</p>\n", escape(&note));
-        }
-        out += "</figure>\n";
-        out
+        below.extend(clipped.iter().map(|clipped| note(clipped)));
+        figure(self.title, &self.words(), HEIGHT, &drawn, &below)
     }
 
     /// The chart in words.
@@ -474,7 +473,8 @@ fn thinned(points: &[(f64, f64)]) -> Points {
 }
 
 /// A chart of a number that only some runs have.
-pub(super) fn some_steps(title: &str, y: &str, points: Points) -> String {
+#[must_use]
+pub fn some_steps(title: &str, y: &str, points: Points) -> String {
     if points.is_empty() {
         return String::new();
     }
