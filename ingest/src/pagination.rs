@@ -430,10 +430,22 @@ impl Paginator {
         }
         match self.remember(Hash128::of(next.as_bytes()), page + 1) {
             Some(earlier) => Err(self.wrong(format!(
-                "the cursor after page {page} is `{}`, which already asked for page {earlier}: its pagination goes in circles; check `pagination`",
-                self.shown(next)
+                "the cursor after page {page} is `{}`, which already asked for page {earlier}: its pagination goes in circles{}; check `pagination`",
+                self.shown(next),
+                self.ignored_param()
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Another cause of a cursor that comes back, where it is sent in a query parameter.
+    fn ignored_param(&self) -> String {
+        match &self.config.way {
+            Pagination::Cursor(BodyCursor { cursor_param, .. })
+            | Pagination::HeaderCursor(HeaderCursor { cursor_param, .. }) => {
+                format!(", or the API ignores the query parameter `{cursor_param}`")
+            }
+            _ => String::new(),
         }
     }
 

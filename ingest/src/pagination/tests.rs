@@ -122,6 +122,10 @@ fn fault_25_a_cursor_that_comes_back_is_an_error_that_names_it() {
             message.contains("`a`") && message.contains("circles"),
             "{message}"
         );
+        assert!(
+            message.contains("or the API ignores the query parameter `cursor`"),
+            "{message}"
+        );
     }
 }
 
@@ -137,6 +141,7 @@ fn fault_25_a_next_url_that_comes_back_is_an_error_that_names_it_without_its_sec
         let message = walk(kind, &urls).unwrap();
         assert!(message.contains("/v1/items?p=2&token=***"), "{message}");
         assert!(!message.contains("hidden"), "{message}");
+        assert!(!message.contains("query parameter"), "{message}");
     }
 }
 
