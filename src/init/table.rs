@@ -140,17 +140,21 @@ impl ColumnRoles {
 
     /// Trains a language model on `text`, if there is such a column, or nothing.
     fn do_without_features(&mut self, text: Option<&ColumnPreview>) {
-        self.target = None;
+        let only = self.target.take();
         self.text = text.map(|column| column.name.clone());
-        let decision = match &self.text {
-            Some(text) => {
+        let decision = match (&self.text, only) {
+            (Some(text), _) => {
                 self.dropped.clear();
                 format!(
                     "no column can be a feature as it is, and `{text}` has texts, so a language model of them is trained; \
                      `dataset.content` and `dataset.kind` change it"
                 )
             }
-            None => {
+            (None, Some(only)) => format!(
+                "no column besides `{only}` can be a feature or the target as it is, so nothing is trained; list some in \
+                 `dataset.features`, or for free text see `dataset.kind`"
+            ),
+            (None, None) => {
                 "no column can be a feature as it is, so nothing is trained; list some in `dataset.features`, or for free text see \
                  `dataset.kind`"
                     .to_owned()
@@ -293,6 +297,11 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(ColumnType::Json) => Some("lists or objects"),
         Some(list) if list.is_list() => Some("lists or objects"),
         Some(ColumnType::Utf8) if *distinct > MAX_CATEGORIES && distinct * 2 > *compared => {
+            if let Some(key) = number_key(name, preview) {
+                return Some(format!(
+                    "numbers that land as text until `{key}` is set; then remove it from `dataset.drop`"
+                ));
+            }
             Some("text with too many distinct values for a category")
         }
         Some(ColumnType::Utf8) if is_unique => Some("text that differs in each row"),
@@ -308,6 +317,21 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(_) => None,
     };
     reason.map(ToOwned::to_owned)
+}
+
+/// Key that reads the text of column `name` as numbers, where a warning of the preview names both.
+fn number_key<'p>(name: &str, preview: &'p SourcePreview) -> Option<&'p str> {
+    let codes = [
+        "looks_like_decimal_comma",
+        "looks_like_thousands",
+        "looks_like_percent",
+    ];
+    let item = format!("`{name}` (");
+    let mut warnings = preview.warnings.iter();
+    let warning = warnings.find(|warning| {
+        codes.contains(&warning.code.as_str()) && warning.message.contains(&item)
+    })?;
+    warning.key.as_deref()
 }
 
 /// `id`, `customer_id`, `customerId`, `uuid`.
@@ -380,6 +404,8 @@ fn is_class(column: &ColumnPreview) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::report::Warning;
+
     use super::*;
 
     fn column(name: &str, kind: ColumnType, compared: u64, distinct: u64) -> ColumnPreview {
@@ -476,6 +502,43 @@ mod tests {
         let found = ColumnRoles::decide(&table, None).unwrap();
         assert_eq!(found.target, None);
         assert!(found.decisions[0].contains("`dataset.features`"));
+        // The constant one is not `a`, which could be the target or a feature of another.
+        let table = preview(vec![
+            column("a", ColumnType::Int64, 100, 100),
+            column("y", ColumnType::Int64, 100, 1),
+        ]);
+        let found = ColumnRoles::decide(&table, None).unwrap();
+        assert_eq!(found.target, None);
+        assert!(
+            found.decisions[0].starts_with("no column besides `a` can be a feature or the target"),
+            "{:?}",
+            found.decisions
+        );
+    }
+
+    #[test]
+    fn numbers_that_land_as_text_are_dropped_until_the_key_that_reads_them_is_set() {
+        let reasons = |code: &str, key: &str| {
+            let mut table = preview(vec![
+                column("qty", ColumnType::Utf8, 1000, 900),
+                column("quantity", ColumnType::Utf8, 1000, 900),
+                column("price", ColumnType::Float64, 1000, 900),
+                column("age", ColumnType::Int64, 1000, 40),
+            ]);
+            let message = "`qty` (`1,017`): numbers land as text".to_owned();
+            table.warnings = vec![Warning::new(code, message).with_key(key)];
+            let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+            let reasons = found.dropped.into_iter().map(|dropped| dropped.reason);
+            reasons.collect::<Vec<_>>()
+        };
+        let text = "text with too many distinct values for a category";
+        let numbers = "numbers that land as text until `csv.thousands_separator` is set; then remove it from `dataset.drop`";
+        assert_eq!(
+            reasons("looks_like_thousands", "csv.thousands_separator"),
+            [numbers, text]
+        );
+        // A date is no feature when it is read either.
+        assert_eq!(reasons("looks_like_dates", "contract.dates"), [text, text]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const SECTIONS: [(&str, u32); 9] = [
     ("training S", 10),
     ("training C", 5),
     ("statistics", 13),
-    ("later", 28),
+    ("later", 32),
 ];
 
 fn root() -> &'static Path {
