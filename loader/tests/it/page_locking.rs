@@ -42,7 +42,7 @@ pub(crate) async fn loader(slabs: u32) -> Loader {
     open(&store, &config).await
 }
 
-/// Features of an epoch, and the batches of which all of them are page-locked.
+/// Features of an epoch, and the number of batches whose features are page-locked.
 pub(crate) fn features(loader: &Loader) -> (Vec<u32>, usize) {
     let (mut features, mut locked) = (Vec::new(), 0);
     for batch in loader.epoch(loader.start_state()).unwrap() {
