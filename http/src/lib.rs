@@ -63,6 +63,7 @@ pub mod testing;
 mod tls;
 #[cfg(feature = "client")]
 mod transport;
+mod watched_body;
 
 #[cfg(feature = "client")]
 pub use self::{

@@ -78,6 +78,9 @@ pub trait RequestPolicy: Debug + Send + Sync {
     /// # Errors
     /// The reason and remedy. The store does not retry then.
     async fn send(&self, method: &Method, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
+
+    /// Notes that the body of a response from `url` broke: the next request to it is for the rest.
+    fn note_broken_body(&self, _url: &Url) {}
 }
 
 impl Sent {

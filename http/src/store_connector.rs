@@ -33,6 +33,7 @@ use crate::{
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
     request_policy::{RequestPolicy, Sent, TryCredentials},
     tls::Tls,
+    watched_body::watch_body,
 };
 
 /// User agent with a contact URL.
@@ -308,7 +309,7 @@ impl Asking {
             // Its own message says where it led to.
             (_, Some(Err(error))) if is_refused(&error) => Err(error),
             (Err(reason), _) => Err(refused(reason)),
-            (Ok(()), Some(answer)) => answer,
+            (Ok(()), Some(answer)) => answer.map(|answer| watch_body(answer, at, policy)),
             (Ok(()), None) => Err(refused("no request was sent")),
         }
     }

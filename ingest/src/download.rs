@@ -4,7 +4,10 @@
 //! and `retry`. It is held in memory (`retry.max_body_bytes` bounds it) and read from there. Each
 //! run requests it and detects changes by its bytes.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use feedline_http::{Got, Http, RequestContext, Retry, redacted};
 use feedline_readers::file_format;
@@ -22,6 +25,7 @@ pub(crate) struct Download {
     http: Arc<Http>,
     config: SourceConfig,
     requests: RequestContext,
+    retries: Arc<AtomicU64>,
 }
 
 /// A file that was downloaded.
@@ -52,17 +56,24 @@ impl Download {
         let requests = context.requests_of(config.name.as_str());
         let http = Http::new(&url, &config.headers, &config.retry, &requests)?;
         let http = http.with_tls(config, &requests)?;
+        let http = http.accepting("*/*").with_limits(config, 1);
         Ok(Some(Self {
             url,
-            http: Arc::new(http.accepting("*/*").with_limits(config, 1)),
+            http: Arc::new(http.with_auth(config.auth.as_ref(), &requests)?),
             config: config.clone(),
             requests,
+            retries: Arc::default(),
         }))
     }
 
     /// Requests so far.
     pub(crate) fn requests(&self) -> u64 {
         self.http.requests()
+    }
+
+    /// Tries beyond the first so far.
+    pub(crate) fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
     }
 
     /// Downloads the file, with the tries of `retry`.
@@ -72,7 +83,9 @@ impl Download {
     pub(crate) async fn get(&self) -> Result<Downloaded, Error> {
         let SourceConfig { name, retry, .. } = &self.config;
         let mut retry = Retry::new(name.as_str(), retry, &self.requests);
-        let Got { headers, body, .. } = retry.run(|| self.http.fetch(&self.url)).await?;
+        let fetched = retry.run(|| self.http.fetch(&self.url)).await;
+        self.retries.fetch_add(retry.retries(), Ordering::Relaxed);
+        let Got { headers, body, .. } = fetched?;
         let path = self.url.path().rsplit('/').next().unwrap_or_default();
         let path = if path.is_empty() { "download" } else { path };
         let store = Store::memory();
@@ -103,7 +116,7 @@ mod tests {
     use super::*;
     use crate::{
         run::ingest,
-        testing::{Scripted, answer, context},
+        testing::{Scripted, answer, context, raw},
     };
 
     async fn bring(text: &str, root: &Store) -> Result<IngestReport, Error> {
@@ -142,6 +155,23 @@ mod tests {
                 "{entry}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_download_that_broke_off_is_counted_as_a_retry() {
+        let broken = raw(
+            "200 OK\r\nContent-Type: text/csv\r\nContent-Length: 8",
+            b"d;v\n",
+        );
+        let server = Scripted::start([broken, csv("d;v\n1;2\n")]).await;
+        let text = format!(
+            "type = \"files\"\nurl = \"{}table?key=a\"\nretry = {{ base_ms = 1, cap_ms = 2 }}",
+            server.url
+        );
+        let report = bring(&text, &Store::memory()).await.unwrap();
+        assert_eq!(report.rows, 1);
+        let source = &report.sources[0];
+        assert_eq!((source.requests, source.retries), (2, 1));
     }
 
     #[tokio::test]

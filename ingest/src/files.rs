@@ -239,7 +239,8 @@ impl Source for Files {
         Requests {
             requests: self.requests.load(Ordering::Relaxed)
                 + self.list.download.as_ref().map_or(0, Download::requests),
-            retries: self.policy.as_ref().map_or(0, |policy| policy.retries()),
+            retries: self.policy.as_ref().map_or(0, |policy| policy.retries())
+                + self.list.download.as_ref().map_or(0, Download::retries),
         }
     }
 
