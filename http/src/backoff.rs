@@ -42,15 +42,15 @@ impl Jitter {
     }
 }
 
-/// Returns `base_ms`, doubled `times` times, but at most `cap_ms`.
+/// Returns `base`, doubled `times` times, but at most `cap`; all of one unit.
 ///
 /// ```
-/// use feedline_http::backoff::doubled_ms;
+/// use feedline_http::backoff::doubled;
 ///
-/// assert_eq!([0, 1, 2, 99].map(|times| doubled_ms(500, times, 1_500)), [500, 1_000, 1_500, 1_500]);
+/// assert_eq!([0, 1, 2, 99].map(|times| doubled(500, times, 1_500)), [500, 1_000, 1_500, 1_500]);
 /// ```
 #[must_use]
-pub fn doubled_ms(base_ms: u64, times: u32, cap_ms: u64) -> u64 {
+pub fn doubled(base: u64, times: u32, cap: u64) -> u64 {
     let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
-    base_ms.saturating_mul(factor).min(cap_ms)
+    base.saturating_mul(factor).min(cap)
 }

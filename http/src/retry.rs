@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use self::failed_try::{Again, Failure, TriedError, out_of_tries};
 use crate::{
-    backoff::{Jitter, doubled_ms},
+    backoff::{Jitter, doubled},
     clock::Clock,
     context::RequestContext,
     error::Error,
@@ -202,7 +202,7 @@ impl Retry {
         let RetryConfig {
             base_ms, cap_ms, ..
         } = self.settings;
-        let longest = doubled_ms(base_ms, exponent, cap_ms);
+        let longest = doubled(base_ms, exponent, cap_ms);
         Duration::from_millis(self.jitter.up_to(longest))
     }
 }

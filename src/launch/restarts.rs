@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline_http::backoff::{Jitter, doubled_ms};
+use feedline_http::backoff::{Jitter, doubled};
 
 /// Longest wait before the first restart, in ms; it doubles with each.
 const BASE_MS: u64 = 1_000;
@@ -64,7 +64,7 @@ impl Restarts {
             });
         }
         let times = u32::try_from(self.used).unwrap_or(u32::MAX);
-        let longest = doubled_ms(BASE_MS, times, CAP_MS);
+        let longest = doubled(BASE_MS, times, CAP_MS);
         self.used += 1;
         self.last = Some(now);
         Ok(Duration::from_millis(self.jitter.up_to(longest)))

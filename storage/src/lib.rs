@@ -80,7 +80,7 @@ pub mod tar;
 #[cfg(test)]
 mod web_tests;
 
-pub use feedline_http::clock;
+pub use feedline_http::{backoff, clock};
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
 pub use backend::{Listed, NameRange};

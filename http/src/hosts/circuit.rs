@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::{Jitter, doubled_ms};
+use crate::backoff::{Jitter, doubled};
 
 /// Longest time between two probes, unless the first one is longer.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -86,7 +86,7 @@ impl Circuit {
         }
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let most = LONGEST.max(settings.cooldown);
-        let wait_ms = doubled_ms(ms(settings.cooldown), self.probes, ms(most));
+        let wait_ms = doubled(ms(settings.cooldown), self.probes, ms(most));
         // Up to a quarter longer, so that processes do not return together.
         let seed = settings.seed ^ u64::from(self.failures);
         let more_ms = Jitter::new(seed).up_to(wait_ms / 4);

@@ -1,48 +1,39 @@
 //! Delays before a request is retried.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use feedline_storage::backoff::{Jitter, doubled};
+
 use super::FetchConfig;
 
-/// Full jitter: a time drawn evenly between nothing and a bound that doubles with every retry, so that many who failed
-/// together do not come back together (M. Brooker, "Exponential Backoff And Jitter", 2015).
+/// Full jitter, drawn for all requests in turn: many that failed together do not come back together.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    base: Duration,
-    most: Duration,
-    state: AtomicU64,
+    base_ns: u64,
+    most_ns: u64,
+    jitter: Mutex<Jitter>,
 }
 
 impl Backoff {
-    pub(crate) const fn new(config: &FetchConfig) -> Self {
+    pub(crate) fn new(config: &FetchConfig) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            base: config.backoff,
-            most: config.backoff_most,
-            state: AtomicU64::new(config.seed),
+            base_ns: nanos(config.backoff),
+            most_ns: nanos(config.backoff_most),
+            jitter: Mutex::new(Jitter::new(config.seed)),
         }
     }
 
-    /// Time to wait before retry `number`, counted from 0. What the server asked for is never shortened: the random
-    /// time comes on top.
+    /// Time to wait before retry `number`, counted from 0. The delay that the server asked for is never shortened: the
+    /// random time comes on top.
     pub(crate) fn wait(&self, number: u32, retry_after: Option<Duration>) -> Duration {
-        let bound = self
-            .base
-            .saturating_mul(1_u32.checked_shl(number).unwrap_or(u32::MAX))
-            .min(self.most);
+        let longest_ns = doubled(self.base_ns, number, self.most_ns);
+        let mut jitter = self.jitter.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = retry_after.unwrap_or_default();
-        asked.saturating_add(bound.mul_f64(self.draw()))
-    }
-
-    /// A number from 0 to 1 (splitmix64).
-    fn draw(&self) -> f64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.state.fetch_add(STEP, Relaxed).wrapping_add(STEP);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        asked.saturating_add(Duration::from_nanos(jitter.up_to(longest_ns)))
     }
 }
 
