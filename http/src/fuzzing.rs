@@ -42,7 +42,7 @@ pub fn retry_after(data: &[u8]) {
         None => (&*text, None),
     };
     let now = Duration::from_secs(1_800_000_000);
-    let Some(wait) = crate::retry::retry_after(value, date, now) else {
+    let Some(wait) = crate::retry_after(value, date, now) else {
         return;
     };
     assert!(!wait.is_zero());

@@ -51,6 +51,7 @@ mod request;
 mod request_policy;
 #[cfg(feature = "client")]
 pub mod retry;
+mod retry_after;
 #[cfg(feature = "client")]
 mod rotated_tokens;
 #[cfg(feature = "client")]
@@ -90,6 +91,7 @@ pub use self::{
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
     location::redacted_location,
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
+    retry_after::retry_after,
     store_connector::{StoreConnector, USER_AGENT, WebOptions, refusal},
     tls::Tls,
 };

@@ -7,10 +7,7 @@
 
 pub mod failed_try;
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::config::RetryConfig;
 use tokio::{sync::watch, time::Instant};
@@ -205,39 +202,6 @@ impl Retry {
         let longest = doubled(base_ms, exponent, cap_ms);
         Duration::from_millis(self.jitter.up_to(longest))
     }
-}
-
-/// Parses the wait of a `Retry-After` header. Returns `None` for zero, a past time and anything
-/// that is neither seconds nor an HTTP date: then our own backoff applies.
-///
-/// A date is compared with the response's `Date` (`date`) if it has one, so clock skew does no
-/// harm, otherwise with `now` (since 1970). Seconds beyond 64 bits count as the longest possible
-/// time.
-#[must_use]
-pub fn retry_after(value: &str, date: Option<&str>, now: Duration) -> Option<Duration> {
-    let unix = |text: &str| {
-        httpdate::parse_http_date(text)
-            .ok()?
-            .duration_since(UNIX_EPOCH)
-            .ok()
-    };
-    let wait = if let Some(seconds) = whole_seconds(value.trim()) {
-        Duration::from_secs(seconds)
-    } else {
-        unix(value.trim())?.checked_sub(date.and_then(unix).unwrap_or(now))?
-    };
-    (!wait.is_zero()).then_some(wait)
-}
-
-/// Parses seconds, rounded up: some servers send `0.7`, which the standard does not allow.
-fn whole_seconds(text: &str) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    let up = u64::from(fraction.bytes().any(|b| b != b'0'));
-    Some(whole.parse::<u64>().unwrap_or(u64::MAX).saturating_add(up))
 }
 
 /// The host of a URL, as a message shows it.

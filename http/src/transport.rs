@@ -32,10 +32,8 @@ use crate::{
     pace::Pace,
     proxy,
     redact::Secretive,
-    retry::{
-        failed_try::{Again, Failure},
-        retry_after,
-    },
+    retry::failed_try::{Again, Failure},
+    retry_after::retry_after,
     store_connector::USER_AGENT,
     tls::Tls,
 };

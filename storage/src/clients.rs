@@ -7,7 +7,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use feedline_http::{StoreConnector, WebOptions, refusal};
+use feedline_http::{
+    StoreConnector, WebOptions,
+    clock::{Clock as _, SystemClock},
+    refusal, retry_after,
+};
 use object_store::{
     ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -21,7 +25,7 @@ use object_store::{
 };
 use url::{Position, Url};
 
-use crate::{FailureClass, Lane, StoreOptions, retry_after::parse_retry_after};
+use crate::{FailureClass, Lane, StoreOptions};
 
 /// Callers have deadlines of their own, which depend on the size of the request.
 const NO_TIMEOUT: &str = "1 day";
@@ -206,10 +210,11 @@ fn note(answer: &Result<HttpResponse, HttpError>) -> Note {
         Ok(answer) if answer.status().is_success() => Note::default(),
         Ok(answer) => Note {
             class: Some(FailureClass::of_status(answer.status().as_u16())),
-            retry_after: answer
-                .headers()
-                .get("retry-after")
-                .and_then(|value| parse_retry_after(value.to_str().ok()?)),
+            retry_after: {
+                let header = |name| answer.headers().get(name)?.to_str().ok();
+                header("retry-after")
+                    .and_then(|value| retry_after(value, header("date"), SystemClock.unix()))
+            },
         },
         Err(error) => Note {
             class: Some(class_of(error)),

@@ -73,7 +73,6 @@ mod object;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod private;
-mod retry_after;
 mod store;
 mod store_options;
 pub mod tar;

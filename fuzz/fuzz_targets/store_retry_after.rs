@@ -1,7 +1,0 @@
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(init: feedline_fuzz::report_panics(), |data: &[u8]| {
-    feedline_storage::fuzzing::store_retry_after(data);
-});
