@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     exit::Outcome,
-    output::{Text, counted, line, lines, shell_word, shortened, write_warnings},
+    output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
 };
 
 /// Result of a check. Nothing has landed and nothing is written.
@@ -421,7 +421,7 @@ impl Text for CheckReport {
                     rows: 0,
                     rejected: 0,
                     ..
-                } => format!("cannot be read: {error}"),
+                } => read_failure("", error),
                 CheckedSource {
                     error: Some(error), ..
                 } => format!("can be read, but a run fails: {error}"),

@@ -30,7 +30,9 @@ pub(crate) use self::{
     inspection::Inspection,
     preview::PreviewReport,
     shell::shell_word,
-    text::{Text, counted, line, lines, number, shortened, write_rejects, write_warnings},
+    text::{
+        Text, counted, line, lines, number, read_failure, shortened, write_rejects, write_warnings,
+    },
 };
 use crate::{environment::Environment, exit::shown};
 

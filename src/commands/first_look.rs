@@ -10,6 +10,7 @@ use crate::{
     cli::{Init, Options, Pipeline},
     exit::{ErrorWithExample, Outcome},
     init::{self, ColumnRoles, Content, Hints, InitReport, Location, NumberFormat},
+    output::read_failure,
 };
 
 /// A look at the data that `init` writes a pipeline for.
@@ -125,8 +126,8 @@ impl<'a> FirstLook<'a> {
             }
             Some(error) => {
                 let advice = init::advice(error, location);
-                let error = format!("`{}` cannot be read: {error}{advice}", location.url);
-                Err(ErrorWithExample(error).into())
+                let error = read_failure(&format!("`{}` ", location.url), error);
+                Err(ErrorWithExample(error + &advice).into())
             }
             None if preview.columns.is_empty() => {
                 let why = init::rejected_note(&preview)

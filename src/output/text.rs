@@ -65,6 +65,16 @@ pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Res
     Ok(())
 }
 
+/// Text of a failure to read: `error` alone if it says that something cannot be read, and otherwise
+/// after `subject`.
+pub(crate) fn read_failure(subject: &str, error: &str) -> String {
+    if error.starts_with("cannot read ") {
+        error.to_owned()
+    } else {
+        format!("{subject}cannot be read: {error}")
+    }
+}
+
 /// Truncates to at most 160 characters; the rejects have the complete sample.
 pub(crate) fn shortened(sample: &str) -> String {
     match sample.char_indices().nth(160) {

@@ -121,6 +121,8 @@ fn text_of_another_encoding_is_named_with_its_key_and_set_by_init() {
         assert!(error.stdout.contains(&set), "{error:#?}");
         let checked = run(folder, &["check", "p.toml"]).expect(1).stdout;
         assert!(checked.contains(&set), "{checked}");
+        assert!(checked.contains("cannot read file `"), "{checked}");
+        assert!(!checked.contains("cannot be read"), "{checked}");
         let init = ["init", name, "--to", "q.toml", "--force", "--json"];
         let report = run(folder, &init).expect(0).json();
         let decision = format!("the text is read as `{label}`");
