@@ -30,7 +30,7 @@ pub(crate) struct InitReport {
     pub(crate) content: String,
     /// Number of examined rows.
     pub(crate) rows: u64,
-    /// Number of rows among them whose values were compared: those of the first page.
+    /// Number of rows among them whose values were compared.
     pub(crate) compared: u64,
     /// Examined rows that a run would reject.
     pub(crate) rejected: u64,

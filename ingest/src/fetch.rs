@@ -150,8 +150,8 @@ impl Source for Fetching {
         self.table.warnings()
     }
 
-    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
-        self.table.survey().await
+    async fn survey(&mut self, survey: Survey) -> Result<Option<Survey>, Error> {
+        self.table.survey(survey).await
     }
 
     fn requests(&self) -> Requests {

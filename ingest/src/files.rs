@@ -228,9 +228,11 @@ impl Source for Files {
         }
     }
 
-    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
+    async fn survey(&mut self, survey: Survey) -> Result<Option<Survey>, Error> {
         match &self.found {
-            Some(found) => sample::survey(&self.list.config, found).await.map(Some),
+            Some(found) => sample::survey(survey, &self.list.config, found)
+                .await
+                .map(Some),
             None => Ok(None),
         }
     }

@@ -11,6 +11,7 @@
 
 mod column_counts;
 mod decide;
+mod distinct_values;
 mod inferred;
 mod kind;
 mod survey;
@@ -25,6 +26,7 @@ use feedline_schemas::{config::SourceConfig, record::push_key};
 pub use self::inferred::LargeIntegers;
 use self::survey::is_nested;
 pub(crate) use self::{
+    distinct_values::DistinctValues,
     inferred::{Inferred, Types},
     survey::Survey,
     type_warnings::{TYPE_WARNINGS, is_about_odd_values},

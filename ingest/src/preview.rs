@@ -3,16 +3,11 @@
 mod dry_run;
 mod early_warnings;
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashSet},
-};
-
-use feedline_readers::{record::Record, value::Value};
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
-    config::{Bounded, DeclaredType, PipelineConfig, SourceConfig},
-    ids::{Hash128, Name},
+    config::{Bounded, PipelineConfig, SourceConfig},
+    ids::Name,
     record::ColumnType,
     report::{Warning, replace_warning},
 };
@@ -26,14 +21,10 @@ use crate::{
     blocking::computing,
     context::Context,
     error::Error,
-    flatten::flatten,
-    infer::{Inferred, LargeIntegers, Survey},
+    infer::{DistinctValues, Inferred, LargeIntegers, Survey},
     run::open,
     settings::choose,
 };
-
-/// Maximum number of rows compared to count distinct values.
-const MOST_COMPARED: usize = 10_000;
 
 /// The source with at most 4 tries of a request: a person waits for the result.
 pub(crate) fn with_few_tries(config: &SourceConfig) -> SourceConfig {
@@ -89,7 +80,7 @@ pub struct ColumnPreview {
     pub missing: u64,
     /// A few of its values.
     pub samples: Vec<String>,
-    /// Values that are not missing among the rows of the first page, at most 10,000 of them.
+    /// Values that are not missing among the examined records, up to the 10,000th distinct one.
     pub compared: u64,
     /// Count of distinct values among the `compared` ones.
     pub distinct: u64,
@@ -186,13 +177,15 @@ async fn look(
     let is_first_all = matches!(page.next, Position::Done { .. });
     let sample = match is_first_all || config.infer.rows.get() == 0 {
         true => None,
-        false => source.survey().await?,
+        false => {
+            let survey = Survey::new(config).counting_distinct();
+            source.survey(survey).await?
+        }
     };
     let noticed = source_warnings(source.as_mut(), &page);
     let config = config.clone();
     computing(move || {
         let is_sample_all = sample.as_ref().is_some_and(Survey::is_all);
-        let distinct = distinct(&config, &page.records);
         let records = page
             .records
             .iter()
@@ -201,7 +194,7 @@ async fn look(
         // Files without columns to infer, such as texts, have no sample.
         let sample = sample.filter(|survey| survey.rows() > 0 || page.records.is_empty());
         let survey = sample.unwrap_or_else(|| {
-            let mut survey = Survey::new(&config);
+            let mut survey = Survey::new(&config).counting_distinct();
             page.records.iter().for_each(|record| survey.add(record));
             survey
         });
@@ -213,71 +206,28 @@ async fn look(
             ..SourcePreview::default()
         };
         let dry_run = dry_run(&config, page, &inferred);
-        preview.take_columns(&config, &survey, inferred, &distinct);
+        preview.take_columns(&config, &survey, inferred);
         preview.take_decisions(dry_run);
         Ok(preview)
     })
     .await
 }
 
-/// Values of a column, and the hashes of the distinct ones.
-#[derive(Debug, Default)]
-struct Distinct {
-    compared: u64,
-    hashes: HashSet<Hash128>,
-    /// Type of values that inference leaves to the landing: bytes, lists and objects.
-    whole: Option<ColumnType>,
-}
-
-/// Counts the distinct values of each column in the first records.
-fn distinct(config: &SourceConfig, records: &[Record]) -> BTreeMap<String, Distinct> {
-    let contract = &config.contract;
-    let columns = contract.column.iter();
-    let whole = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Json));
-    let whole: HashSet<String> = whole.map(|(name, _)| name.clone()).collect();
-    let mut found: BTreeMap<String, Distinct> = BTreeMap::new();
-    for record in records.iter().take(MOST_COMPARED) {
-        let Some(Value::Object(entries)) = record.value().map(Cow::into_owned) else {
-            continue;
-        };
-        for leaf in flatten(entries, contract.max_depth.get(), &whole) {
-            let text = match &leaf.value {
-                Value::Null | Value::Fault(_) => continue,
-                Value::Text(text) | Value::Cell(text) if text.trim().is_empty() => continue,
-                value => value.canonical(),
-            };
-            let column = found.entry(leaf.name).or_default();
-            column.whole = match &leaf.value {
-                Value::Bytes(_) => Some(ColumnType::Binary),
-                Value::List(_) | Value::Object(_) => Some(ColumnType::Json),
-                _ => column.whole,
-            };
-            column.compared += 1;
-            column.hashes.insert(Hash128::of(text.as_bytes()));
-        }
-    }
-    found
-}
-
 impl SourcePreview {
     /// Takes what the survey found.
-    fn take_columns(
-        &mut self,
-        config: &SourceConfig,
-        survey: &Survey,
-        inferred: Inferred,
-        distinct: &BTreeMap<String, Distinct>,
-    ) {
+    fn take_columns(&mut self, config: &SourceConfig, survey: &Survey, inferred: Inferred) {
         let alike = warn_of_alike_columns(&inferred);
         let columns = inferred.columns.into_iter().map(|found| {
-            let values = distinct.get(&found.name);
-            let column_type = found.r#type.or(values.and_then(|values| values.whole));
+            let values = survey.distinct(&found.name);
+            let column_type = found
+                .r#type
+                .or(values.and_then(|values| values.content_type));
             ColumnPreview {
                 r#type: type_name(column_type),
                 missing: found.missing,
                 samples: found.samples,
                 compared: values.map_or(0, |values| values.compared),
-                distinct: values.map_or(0, |values| values.hashes.len() as u64),
+                distinct: values.map_or(0, DistinctValues::count),
                 large_integers: found.large_integers,
                 column_type,
                 name: found.name,

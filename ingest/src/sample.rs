@@ -42,12 +42,15 @@ struct Left {
     bytes: u64,
 }
 
-/// Samples the records of `found`. Leaves unreadable ones to the actual read, which reports them.
+/// Adds a sample of the records of `found` to `survey`. Leaves unreadable ones to the actual read, which reports them.
 ///
 /// # Errors
 /// [`Error::Storage`].
-pub(crate) async fn survey(config: &SourceConfig, found: &[Found]) -> Result<Survey, Error> {
-    let mut survey = Survey::new(config);
+pub(crate) async fn survey(
+    mut survey: Survey,
+    config: &SourceConfig,
+    found: &[Found],
+) -> Result<Survey, Error> {
     let mut left = Left {
         rows: config.infer.rows.get(),
         bytes: BYTES,

@@ -110,9 +110,9 @@ pub(crate) trait Source: Send {
         Vec::new()
     }
 
-    /// Survey of the records of all pages, from a sample; `None` for a source that cannot look
-    /// ahead. Called after the first pages; gives the same result for the same files.
-    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
+    /// Adds a sample of the records of all pages to the empty `survey`; `None` for a source that
+    /// cannot look ahead. Called after the first pages; gives the same result for the same files.
+    async fn survey(&mut self, _survey: Survey) -> Result<Option<Survey>, Error> {
         Ok(None)
     }
 

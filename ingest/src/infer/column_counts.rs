@@ -6,6 +6,7 @@ use feedline_readers::value::{Value, hex, one_line, shorten};
 use feedline_schemas::record::ColumnType;
 
 use super::{
+    distinct_values::DistinctValues,
     inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
 };
@@ -36,6 +37,8 @@ pub(super) struct ColumnCounts {
     pub(super) formats: FittingFormats,
     /// True if any number with a decimal comma has groups of thousands, such as `1.234,56`.
     pub(super) has_grouped_commas: bool,
+    /// Distinct values, in a survey that counts them.
+    pub(super) distinct: DistinctValues,
 }
 
 impl ColumnCounts {

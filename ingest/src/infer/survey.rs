@@ -16,8 +16,8 @@ use feedline_schemas::{
 };
 
 use super::{
-    column_counts::ColumnCounts, decide::Rules, inferred::Inferred, kind::Kind,
-    type_warnings::ColumnFindings,
+    column_counts::ColumnCounts, decide::Rules, distinct_values::DistinctValues,
+    inferred::Inferred, kind::Kind, type_warnings::ColumnFindings,
 };
 use crate::{contract::Dates, record_places::RecordPlaces};
 
@@ -42,6 +42,8 @@ pub(crate) struct Survey {
     bad_sample: Option<String>,
     /// True if the survey covers all records.
     is_all: bool,
+    /// True if it counts the distinct values of each column.
+    counts_distinct: bool,
     columns: Vec<ColumnCounts>,
     by_key: HashMap<String, usize>,
     /// Buffer of a name.
@@ -65,10 +67,23 @@ impl Survey {
             bad: 0,
             bad_sample: None,
             is_all: true,
+            counts_distinct: false,
             columns: Vec::new(),
             by_key: HashMap::new(),
             name: String::new(),
         }
+    }
+
+    /// Counts the distinct values of each column too.
+    pub(crate) fn counting_distinct(mut self) -> Self {
+        self.counts_distinct = true;
+        self
+    }
+
+    /// Distinct values of a column, in a survey that counts them.
+    pub(crate) fn distinct(&self, name: &str) -> Option<&DistinctValues> {
+        let at = self.by_key.get(name)?;
+        self.counts_distinct.then(|| &self.columns[*at].distinct)
     }
 
     /// Sets the places of the records to be added, for messages.
@@ -201,7 +216,11 @@ impl Survey {
 
     fn see_at(&mut self, at: usize, value: &Value) {
         let kind = Kind::of(value, self.format, self.dates.as_ref());
-        self.columns[at].add(kind, value, self.seen);
+        let column = &mut self.columns[at];
+        column.add(kind, value, self.seen);
+        if self.counts_distinct {
+            column.distinct.add(value);
+        }
     }
 
     /// Infers the planned types of the columns, and their warnings.

@@ -94,3 +94,18 @@ async fn a_preview_of_what_cannot_be_read_says_why() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn distinct_values_are_those_of_all_files_of_the_sample() {
+    let folder = Folder::new(&[
+        ("1.csv", b"id,kind\n1,a\n2,b\n"),
+        ("2.csv", b"id,kind,late\n3,a\n4,c,x\n5,a,y\n"),
+    ]);
+    let config = pipeline(&folder.path("*.csv"), "contract.max_reject_fraction = 1\n");
+    let found = preview(&config, None, 0, &context()).await.unwrap();
+    let columns = found[0].columns.iter();
+    let counts: Vec<_> = columns
+        .map(|c| (c.name.as_str(), c.compared, c.distinct))
+        .collect();
+    assert_eq!(counts, [("id", 4, 4), ("kind", 4, 3), ("late", 2, 2)]);
+}

@@ -20,7 +20,7 @@ use crate::{
     },
     error::Error,
     file_marks::{self, Folded},
-    infer::Inferred,
+    infer::{Inferred, Survey},
     raw::Tape,
     source::Source,
 };
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
         if is_over || self.config.infer.rows.get() == 0 || self.has_columns() {
             return Ok(());
         }
-        if let Some(survey) = source.survey().await? {
+        if let Some(survey) = source.survey(Survey::new(self.config)).await? {
             let config = self.config.clone();
             let inferred = computing(move || Ok(survey.infer(&config))).await?;
             self.sample = Some(Arc::new(inferred));
