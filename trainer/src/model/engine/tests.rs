@@ -575,7 +575,7 @@ fn peak_of_a_step_that_trains_the_last_block() {
 #[test]
 fn blocks_that_are_computed_again_or_frozen_take_less_than_half_of_the_memory() {
     let peak = |test: &str| -> u64 {
-        let test = format!("engine::tests::{test}");
+        let test = format!("model::engine::tests::{test}");
         let mut process = std::process::Command::new(std::env::current_exe().unwrap());
         let output = process
             .args(["--exact", &test, "--ignored", "--nocapture"])
