@@ -145,8 +145,7 @@ pub(crate) struct Init {
     /// file
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
-    /// Environment variable of a bearer token for the API; the file names the variable, not the
-    /// token
+    /// Environment variable of a bearer token for a URL; the file names the variable, not the token
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) bearer: Option<String>,
     /// Column that a model predicts; by default one with a usual name such as `label`, else the

@@ -240,6 +240,7 @@ impl Source for Files {
     fn requests(&self) -> Requests {
         Requests {
             requests: self.requests.load(Ordering::Relaxed)
+                + self.policy.as_ref().map_or(0, |policy| policy.requests())
                 + self.list.download.as_ref().map_or(0, Download::requests),
             retries: self.policy.as_ref().map_or(0, |policy| policy.retries())
                 + self.list.download.as_ref().map_or(0, Download::retries),

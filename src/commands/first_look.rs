@@ -148,8 +148,11 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     if let Some(file) = &options.to {
         location.name_after(file);
     }
-    if options.bearer.is_some() && location.content != Content::Api {
-        anyhow::bail!("`--bearer` is for an API, and `{}` is none", location.url);
+    if options.bearer.is_some() && !location.is_web() {
+        anyhow::bail!(
+            "`--bearer` is for URLs of http and https, and `{}` is none; remove it",
+            location.url
+        );
     }
     location.bearer.clone_from(&options.bearer);
     let file = options.to.clone();

@@ -132,6 +132,16 @@ impl Location {
         }
     }
 
+    /// Returns true for an API or a file on a web server.
+    pub(crate) fn is_web(&self) -> bool {
+        let scheme = self.url.split_once("://").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| {
+            ["http", "https"]
+                .iter()
+                .any(|web| scheme.eq_ignore_ascii_case(web))
+        })
+    }
+
     /// Returns true for an archive, whose members may be tables or images.
     pub(crate) fn is_archive(&self) -> bool {
         class_of(&self.url) == Some(FileClass::Archive)

@@ -128,36 +128,41 @@ fn a_pipeline_that_init_writes_for_an_api_has_its_records_and_pages() {
 fn init_sends_a_token_and_names_its_variable_alone() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let base = serve(move |_| {
-        let body =
-            serde_json::json!({"items": [{"id": 1, "size": "2,5"}, {"id": 2, "size": "3,5"}]});
-        (
-            "200 OK",
-            "Content-Type: application/json\r\n".to_owned(),
-            body.to_string(),
-        )
+    let base = serve(move |target| {
+        let (kind, body) = match target.ends_with(".csv") {
+            true => ("text/csv", "id,size\n1,2.5\n2,3.5\n".to_owned()),
+            false => {
+                let items = serde_json::json!([{"id": 1, "size": "2,5"}, {"id": 2, "size": "3,5"}]);
+                let body = serde_json::json!({ "items": items });
+                ("application/json", body.to_string())
+            }
+        };
+        ("200 OK", format!("Content-Type: {kind}\r\n"), body)
     });
-    let url = format!("{base}/v1/things");
-    let init = [
-        "init",
-        &url,
-        "--to",
-        "mine.toml",
-        "--bearer",
-        "THINGS_TOKEN",
-    ];
-    let unset = run(folder, &init).expect(2);
-    assert!(unset.stderr.contains("THINGS_TOKEN"), "{unset:#?}");
-    let mut command = feedline(folder);
-    command.args(init).env("THINGS_TOKEN", "hush");
-    finish(command.output().unwrap()).expect(0);
-    let text = fs::read_to_string(folder.join("mine.toml")).unwrap();
-    assert!(text.contains("name = \"mine\""), "{text}");
+    for (path, file) in [("v1/things", "mine.toml"), ("things.csv", "file.toml")] {
+        let url = format!("{base}/{path}");
+        let init = ["init", &url, "--to", file, "--bearer", "THINGS_TOKEN"];
+        let unset = run(folder, &init).expect(2);
+        assert!(unset.stderr.contains("THINGS_TOKEN"), "{unset:#?}");
+        let mut command = feedline(folder);
+        command.args(init).env("THINGS_TOKEN", "hush");
+        finish(command.output().unwrap()).expect(0);
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        let name = file.trim_end_matches(".toml");
+        assert!(text.contains(&format!("name = \"{name}\"")), "{text}");
+        assert!(
+            text.contains(r#"auth = { type = "bearer", secret = { env = "THINGS_TOKEN" } }"#),
+            "{text}"
+        );
+        assert!(!text.contains("hush"), "{text}");
+    }
+    let local = ["init", "mine.toml.csv", "--bearer", "THINGS_TOKEN"];
+    fs::write(folder.join("mine.toml.csv"), "a,b\n1,2\n").unwrap();
+    let refused = run(folder, &local).expect(2);
     assert!(
-        text.contains(r#"auth = { type = "bearer", secret = { env = "THINGS_TOKEN" } }"#),
-        "{text}"
+        refused.stderr.contains("`--bearer` is for URLs"),
+        "{refused:#?}"
     );
-    assert!(!text.contains("hush"), "{text}");
 }
 
 #[test]

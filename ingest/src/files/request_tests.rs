@@ -13,6 +13,7 @@ use axum::{
 };
 use feedline_schemas::{config::load, report::IngestReport};
 use feedline_storage::Store;
+use serde_json::json;
 
 use crate::{
     context::Context,
@@ -25,7 +26,9 @@ use crate::{
 #[derive(Clone, Debug)]
 struct Received {
     method: Method,
+    target: String,
     token: Option<String>,
+    authorization: Option<String>,
 }
 
 type Seen = Mutex<Vec<Received>>;
@@ -50,11 +53,29 @@ async fn respond(
     headers: HeaderMap,
 ) -> Response {
     let path = uri.path().to_owned();
-    let token = headers.get("x-token");
-    let token = token.map(|value| value.to_str().unwrap().to_owned());
-    seen.lock().unwrap().push(Received { method, token });
+    let text = |name: &str| Some(headers.get(name)?.to_str().unwrap().to_owned());
+    let received = Received {
+        method,
+        target: uri.to_string(),
+        token: text("x-token"),
+        authorization: text("authorization"),
+    };
+    let tokens = {
+        let mut seen = seen.lock().unwrap();
+        seen.push(received.clone());
+        seen.iter().filter(|r| r.target == "/token").count()
+    };
     let kind = path.trim_start_matches('/').split(['-', '.']).next();
     match kind.unwrap() {
+        "token" => {
+            let token =
+                json!({ "access_token": format!("token-{tokens}"), "token_type": "bearer" });
+            ([("content-type", "application/json")], token.to_string()).into_response()
+        }
+        "second" if received.authorization.as_deref() != Some("Bearer token-2") => {
+            StatusCode::UNAUTHORIZED.into_response()
+        }
+        "forbidden" => StatusCode::FORBIDDEN.into_response(),
         "missing" => StatusCode::NOT_FOUND.into_response(),
         "secret" if !headers.contains_key("x-token") => StatusCode::UNAUTHORIZED.into_response(),
         "moved" => {
@@ -124,4 +145,75 @@ async fn headers_go_to_the_host_of_the_url_and_nowhere_else() {
     let received = received(&other);
     assert!(error.is_err() && !received.is_empty(), "{error:?}");
     assert!(received.iter().all(|r| r.token.is_none()), "{received:?}");
+}
+
+#[tokio::test]
+async fn credentials_go_to_the_host_of_the_url_and_nowhere_else() {
+    let server = serve().await;
+    let other = serve().await;
+    let auth = "auth = { type = \"bearer\", secret = { env = \"T\" } }\nformat = \"csv\"";
+    let report = bring_one(&server, "file.csv", auth).await.unwrap();
+    assert_eq!(report.rows, 2);
+    let to = other.url.trim_start_matches("http://").replace(':', "..");
+    let more = format!("{auth}\nprivate_hosts = [\"127.0.0.1\"]");
+    let _refused = bring_one(&server, &format!("moved-{to}"), &more).await;
+    for received in received(&server) {
+        let sent = received.authorization.as_deref();
+        assert_eq!(sent, Some("Bearer secret-T"), "{received:?}");
+    }
+    let received = received(&other);
+    assert!(!received.is_empty());
+    assert!(
+        received.iter().all(|r| r.authorization.is_none()),
+        "{received:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_in_the_query_is_sent_and_shown_nowhere() {
+    let server = serve().await;
+    let auth = "auth = { type = \"api_key\", param = \"key\", secret = { env = \"K\" } }";
+    let report = bring_one(&server, "file.csv", auth).await.unwrap();
+    assert_eq!(report.rows, 2);
+    assert!(!serde_json::to_string(&report).unwrap().contains("secret-K"));
+    let error = bring_one(&server, "forbidden.csv", auth).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("was refused") && !error.contains("secret-K"),
+        "{error}"
+    );
+    for received in received(&server) {
+        assert!(received.target.ends_with("?key=secret-K"), "{received:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_renewed() {
+    for file in ["second.csv", "second.csv?day=1"] {
+        let server = serve().await;
+        let url = &server.url;
+        let auth = format!(
+            "format = \"csv\"\nauth = {{ type = \"oauth2\", token_url = \"{url}/token\", \
+             client_id = {{ env = \"I\" }}, client_secret = {{ env = \"S\" }} }}"
+        );
+        let report = bring_one(&server, file, &auth).await.unwrap();
+        assert_eq!(report.rows, 2);
+        let received = received(&server);
+        let tokens = received.iter().filter(|r| r.target == "/token").count();
+        assert_eq!(tokens, 2, "{received:?}");
+        assert_eq!(report.requests, received.len() as u64);
+    }
+}
+
+#[tokio::test]
+async fn credentials_for_files_of_a_store_are_refused() {
+    let auth = "auth = { type = \"bearer\", secret = { env = \"T\" } }";
+    let text = format!("[pipeline]\nname = \"p\"\n{}", source("/data/a.csv", auth));
+    let config = load("p.toml", &text, &[]).unwrap().config;
+    let error = ingest(&config, None, &context()).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("auth") && error.contains("http(s)"),
+        "{error}"
+    );
 }

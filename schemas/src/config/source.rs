@@ -68,7 +68,8 @@ pub struct SourceConfig {
     /// `rest`: format of the responses. Default: JSON, or what their `Content-Type` names.
     #[serde(default, skip_serializing_if = "ResponseConfig::is_default")]
     pub response: ResponseConfig,
-    /// `rest`: authentication at the host of `url`. Default: only `headers` are sent.
+    /// `rest`, and `files` over http(s): authentication at the host of `url`. Default: only
+    /// `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthConfig>,
     /// `rest`: pagination, the way from a page to the next one.
@@ -250,8 +251,8 @@ const KEYS: KeyTable = KeyTable {
         (
             "files",
             &[
-                "records", "params", "headers", "format", "files", "csv", "idx", "text", "archive",
-                "fetch",
+                "records", "params", "headers", "auth", "format", "files", "csv", "idx", "text",
+                "archive", "fetch",
             ],
         ),
     ],
