@@ -53,7 +53,7 @@ fn main() {
         for name in ["tiktoken", "hf"] {
             let output = Command::new(python).args([peer, name]).output().unwrap();
             let output = String::from_utf8_lossy(&output.stdout).into_owned();
-            println!("{}", output.trim().lines().last().unwrap_or("no answer"));
+            println!("{}", output.trim().lines().last().unwrap_or("no output"));
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn moved(
     let mut stored = Vec::with_capacity(list.len());
     let mut lost = 0;
     for (number, element) in list.iter().enumerate() {
-        let (bbox, label) = read(element).map_err(|told| format!("box {number}: {told}"))?;
+        let (bbox, label) = read(element).map_err(|fault| format!("box {number}: {fault}"))?;
         let moved = match drawn_on {
             BoxesOn::Upright => mapping.of_upright(bbox),
             BoxesOn::File => mapping.of_file(bbox),
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn what_is_no_list_of_boxes_is_refused() {
         let check = |cell: &str, part: &str| {
-            let told = moved(Some(cell), BoxesOn::Upright, &mapping()).unwrap_err();
-            assert!(told.contains(part), "{told}");
+            let fault = moved(Some(cell), BoxesOn::Upright, &mapping()).unwrap_err();
+            assert!(fault.contains(part), "{fault}");
         };
         check("[", "it is not JSON");
         check("{}", "it is no list");

@@ -289,10 +289,10 @@ mod tests {
     #[test]
     fn a_decoder_that_ends_sets_its_image_aside_and_is_started_again_within_its_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let told = folder.path().join("told");
+        let limit = folder.path().join("limit");
         let script = format!(
             "ulimit -v >> {}; printf '\\000\\000\\000\\000'; exit 3",
-            told.display()
+            limit.display()
         );
         let mut isolated = Isolated::new(program(folder.path(), &script), how());
         for _ in 0..2 {
@@ -304,7 +304,7 @@ mod tests {
         // image is tried twice.
         let kibibytes = (1 << 20) + (128 << 10) + (4 << 10) + 12;
         assert_eq!(
-            fs::read_to_string(told).unwrap(),
+            fs::read_to_string(limit).unwrap(),
             format!("{kibibytes}\n").repeat(4)
         );
     }

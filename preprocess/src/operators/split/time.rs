@@ -277,14 +277,14 @@ pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str
 /// Reads the two boundaries of the configuration.
 fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error> {
     let fault = |reason: String| Error::config("dataset.split.until", reason);
-    let read = |border: &String| match is_integer {
-        true => border
+    let read = |bound: &String| match is_integer {
+        true => bound
             .trim()
             .parse()
-            .map_err(|_| fault(format!("`{border}` is no integer, as the times are"))),
-        false => Instant::iso().of_text(border).ok_or_else(|| {
+            .map_err(|_| fault(format!("`{bound}` is no integer, as the times are"))),
+        false => Instant::iso().of_text(bound).ok_or_else(|| {
             fault(format!(
-                "`{border}` is no time; write it as `2024-01-01` or `2024-01-01T00:00:00Z`"
+                "`{bound}` is no time; write it as `2024-01-01` or `2024-01-01T00:00:00Z`"
             ))
         }),
     };

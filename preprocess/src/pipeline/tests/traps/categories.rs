@@ -202,7 +202,7 @@ async fn trap_43_a_category_of_few_rows_does_not_hand_the_target_over() {
         .zip(found.a())
         .map(|(i, x)| (x.into(), noise(i)))
         .collect();
-    let told = correlation(&pairs);
+    let fitted = correlation(&pairs);
     let FittedStep::Categories { columns } = &found.artefact.steps[0] else {
         panic!("{:?}", found.artefact.steps)
     };
@@ -216,7 +216,7 @@ async fn trap_43_a_category_of_few_rows_does_not_hand_the_target_over() {
     let naive: Vec<(f64, f64)> = (0..600)
         .map(|i| (all[place(i).unwrap() + 2], noise(i)))
         .collect();
-    assert!(told < 0.15, "{told}");
+    assert!(fitted < 0.15, "{fitted}");
     assert!(correlation(&naive) > 0.4, "{}", correlation(&naive));
 }
 
