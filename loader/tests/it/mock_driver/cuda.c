@@ -1,8 +1,8 @@
 // A CUDA driver without a GPU, for tests: device memory is host memory, and each stream is a thread that runs its work in
 // order, each piece after a delay of its own, so streams overtake each other as they may on a GPU.
 //
-// It is stricter than a GPU where a program must not rely on more: a call on a thread without a context is refused, and work
-// on freed memory fails for good. Memory that copies read is staged when they are queued.
+// It is stricter than a GPU where a program must not rely on more: page-locked memory is read when a copy runs and not when
+// it is queued, a call on a thread without a context is refused, and work on freed or unlocked memory fails for good.
 //
 //   FEEDLINE_MOCK_DRIVER_DEVICES number of GPUs, 1 without it; they share one memory
 //   FEEDLINE_MOCK_DRIVER_DELAY   longest delay of a piece of work, in microseconds
@@ -23,6 +23,7 @@ enum {
     SUCCESS = 0,
     INVALID_VALUE = 1,
     INVALID_CONTEXT = 201,
+    NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     ALREADY_REGISTERED = 712,
     NOT_REGISTERED = 713,
@@ -38,6 +39,7 @@ typedef struct Event {
 typedef struct Work {
     enum { COPY, RECORD, WAIT, CALL } kind;
     Pointer to;
+    const void *from;
     void *staged;
     size_t bytes;
     Event *event;
@@ -70,7 +72,7 @@ static Result broken;
 static _Thread_local void *current;
 static int contexts[MOST_DEVICES];
 
-static long most_registered;
+static long copies_locked, copies_pageable, bytes_copied, live_events, live_streams, most_registered;
 
 // The range of a list that has all of some bytes; of those that only have some, `*partly` is set.
 static Range *find(Range *list, uintptr_t begin, size_t bytes, int *partly) {
@@ -146,10 +148,12 @@ static void run(Work *work) {
         Result wanted = enter("copy", 0);
         pthread_mutex_lock(&lock);
         int is_held = find(allocations, (uintptr_t)work->to, work->bytes, NULL) != NULL;
+        if (!work->staged)
+            is_held &= find(registrations, (uintptr_t)work->from, work->bytes, NULL) != NULL;
         if (wanted || !is_held)
             broken = broken ? broken : wanted ? wanted : ILLEGAL_ADDRESS;
         else
-            memcpy((void *)(uintptr_t)work->to, work->staged, work->bytes);
+            memcpy((void *)(uintptr_t)work->to, work->staged ? work->staged : work->from, work->bytes);
         free(work->staged);
     } else if (work->kind == CALL) {
         Result wanted = enter("call", 0);
@@ -304,6 +308,13 @@ Result cuCtxSynchronize(void) {
     return result;
 }
 
+Result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER(1);
+    *least = 0;
+    *greatest = -5;
+    return SUCCESS;
+}
+
 Result cuMemGetInfo_v2(size_t *unused, size_t *all) {
     ENTER(1);
     *unused = *all = (size_t)1 << 30;
@@ -375,16 +386,25 @@ Result cuMemcpyDtoH_v2(void *to, Pointer from, size_t bytes) {
 
 Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, Stream *stream) {
     ENTER(1);
-    Work work = {.kind = COPY, .to = to, .bytes = bytes};
+    Work work = {.kind = COPY, .to = to, .from = from, .bytes = bytes};
+    Result result = SUCCESS;
+    int partly = 0;
     pthread_mutex_lock(&lock);
-    int found = find(allocations, (uintptr_t)to, bytes, NULL) != NULL;
-    if (found) {
-        work.staged = malloc(bytes);
-        memcpy(work.staged, from, bytes);
+    int is_locked = find(registrations, (uintptr_t)from, bytes, &partly) != NULL;
+    if (!find(allocations, (uintptr_t)to, bytes, NULL) || (!is_locked && partly)) {
+        // No copy may cross the edge of page-locked memory.
+        result = INVALID_VALUE;
+    } else {
+        if (!is_locked) {
+            work.staged = malloc(bytes);
+            memcpy(work.staged, from, bytes);
+        }
+        *(is_locked ? &copies_locked : &copies_pageable) += 1;
+        bytes_copied += (long)bytes;
         queue(stream, work);
     }
     pthread_mutex_unlock(&lock);
-    return found ? SUCCESS : INVALID_VALUE;
+    return result;
 }
 
 // As a GPU does for memory that is not page-locked, it waits for the stream.
@@ -420,6 +440,7 @@ static Result new_stream(Stream **made) {
     static uint64_t made_so_far;
     Stream *stream = calloc(1, sizeof *stream);
     pthread_mutex_lock(&lock);
+    live_streams++;
     stream->random = ++made_so_far;
     stream->context = current;
     stream->next = streams;
@@ -437,9 +458,16 @@ Result cuStreamCreate(Stream **made, unsigned flags) {
     return new_stream(made);
 }
 
+Result cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
+    (void)flags, (void)priority;
+    ENTER(1);
+    return new_stream(made);
+}
+
 Result cuStreamDestroy_v2(Stream *stream) {
     pthread_mutex_lock(&lock);
     stream->closing = 1;
+    live_streams--;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     return SUCCESS;
@@ -470,12 +498,18 @@ Result cuEventCreate(Event **made, unsigned flags) {
     (void)flags;
     ENTER(1);
     *made = calloc(1, sizeof **made);
+    pthread_mutex_lock(&lock);
+    live_events++;
+    pthread_mutex_unlock(&lock);
     return SUCCESS;
 }
 
 // Work that waits for it may still be queued, so its memory stays.
 Result cuEventDestroy_v2(Event *event) {
     (void)event;
+    pthread_mutex_lock(&lock);
+    live_events--;
+    pthread_mutex_unlock(&lock);
     return SUCCESS;
 }
 
@@ -485,6 +519,24 @@ Result cuEventRecord(Event *event, Stream *stream) {
     queue(stream, (Work){.kind = RECORD, .event = event, .number = ++event->recorded});
     pthread_mutex_unlock(&lock);
     return SUCCESS;
+}
+
+Result cuEventQuery(Event *event) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    Result result = broken ? broken : event->done < event->recorded ? NOT_READY : SUCCESS;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+Result cuEventSynchronize(Event *event) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    while (event->done < event->recorded)
+        pthread_cond_wait(&changed, &lock);
+    Result result = broken;
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 Result cuGetErrorName(Result error, const char **text) {
@@ -503,6 +555,9 @@ __attribute__((destructor)) static void write_counters(void) {
     FILE *file = path ? fopen(path, "w") : NULL;
     if (!file)
         return;
-    fprintf(file, "registrations %ld\nmost_registered %ld\n", count(registrations), most_registered);
+    fprintf(file, "copies_locked %ld\ncopies_pageable %ld\nbytes_copied %ld\n", copies_locked, copies_pageable, bytes_copied);
+    fprintf(file, "allocations %ld\nregistrations %ld\nmost_registered %ld\n", count(allocations), count(registrations),
+            most_registered);
+    fprintf(file, "events %ld\nstreams %ld\nbroken %d\n", live_events, live_streams, broken);
     fclose(file);
 }
