@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
-    TokenLayout, TokensConfig,
-    image::ImageConfig,
+    TokenLayout, TokensConfig, image::ImageConfig,
 };
 use feedline_schemas::{
     ids::{Rank, Seed},

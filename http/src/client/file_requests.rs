@@ -272,9 +272,6 @@ mod tests {
         assert_eq!(read.bytes().await.unwrap(), "abcdef");
         assert!(server.heads()[1].contains("range: bytes=3-5"));
         assert_eq!(options.requests.load(Ordering::Relaxed), 2);
-        assert_eq!(
-            (policy.retries(), policy.http.meter.read().retries),
-            (1, 1)
-        );
+        assert_eq!((policy.retries(), policy.http.meter.read().retries), (1, 1));
     }
 }
