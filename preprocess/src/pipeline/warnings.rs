@@ -114,6 +114,10 @@ impl Build<'_> {
         found.extend(
             series.filter_map(|series| warnings::zone::of_instants(series, &self.input.columns)),
         );
+        found.extend(self.spec.series.iter().filter_map(|series| {
+            let counts = series.long_steps.read();
+            warnings::long_steps(&series.time, &counts)
+        }));
         for step in &artefact.steps {
             if let FittedStep::Categories { columns } = step {
                 for category in columns {

@@ -10,6 +10,7 @@ mod cells;
 pub(crate) mod classes;
 mod duplicates;
 mod features;
+mod gaps;
 mod keys;
 mod leaks;
 mod message;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{are_many, duplicates_dropped, equal_rows, labels_differ, left_at_landing},
     features::{columns_dropped, look_like_identifiers, of_transform, why_no_feature},
+    gaps::long_steps,
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
     spelling::{folded, list_alike},

@@ -121,6 +121,12 @@ const UNITS: [(&str, i64); 7] = [
 ];
 
 impl TimeSpan {
+    /// A span of so many microseconds; `None` if it is not above 0.
+    #[must_use]
+    pub fn from_micros(micros: i64) -> Option<Self> {
+        Some(Self(micros)).filter(|span| span.0 > 0)
+    }
+
     /// Microseconds, above 0.
     #[must_use]
     pub const fn micros(self) -> i64 {

@@ -1,11 +1,14 @@
 //! Series of a dataset, and the features that are made of their past.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::Expr;
 use feedline_schemas::config::{self, CalendarPart, Closed, Gaps, SameTime};
 
 use super::{
     instant::{self, Instant, Untimed},
+    long_steps::LongSteps,
     sequence::Sequence,
     window::{Difference, Fill, Lag, Rolling, Span, State},
 };
@@ -44,6 +47,8 @@ pub(crate) struct Series {
     pub(super) features: Vec<Feature>,
     /// Windows that are the samples, where rows are not.
     pub(crate) sequence: Option<Sequence>,
+    /// Steps over missing rows, counted as the rows pass, if something counts rows.
+    pub(crate) long_steps: Arc<LongSteps>,
 }
 
 /// A feature.
@@ -94,6 +99,13 @@ impl Series {
     /// Returns true if a column is made here.
     pub(crate) fn makes(&self, name: &str) -> bool {
         self.features.iter().any(|feature| feature.name == name)
+    }
+
+    /// Returns true if windows or features count rows, and no `max_gap` ends them.
+    pub(crate) fn counts_rows(&self) -> bool {
+        let mut spans = self.features.iter().filter_map(|feature| feature.span);
+        self.max_gap.is_none()
+            && (self.sequence.is_some() || spans.any(|span| matches!(span, Span::Rows(_))))
     }
 
     /// Returns true if a column holds the time.

@@ -7,6 +7,7 @@
 
 mod features;
 pub(crate) mod instant;
+mod long_steps;
 mod naive;
 mod operator;
 mod resolve;
@@ -17,6 +18,7 @@ mod window;
 pub(crate) use self::{
     features::{ENTITY, PLACE, REACH, Series, TIME},
     instant::{Instant, shown},
+    long_steps::LongStepCounts,
     naive::{KnownTargets, NaiveErrors, NaiveLags},
     resolve::{check_time, resolve},
     sequence::{Sequence, Windows},

@@ -30,6 +30,7 @@ use futures::{TryStreamExt, stream};
 use super::{
     features::{ENTITY, RESERVED, Series, TIME},
     instant,
+    long_steps::StepCounter,
     window::{Row, State},
 };
 use crate::{
@@ -127,11 +128,14 @@ pub(super) struct Operator {
     number: i64,
     /// Rows whose time may continue in the next batch, where their means are wanted.
     open: Option<RecordBatch>,
+    /// Counter of steps from row to row, where something counts rows.
+    steps: Option<StepCounter>,
 }
 
 impl Operator {
     pub(super) fn new(series: Arc<Series>, schema: SchemaRef) -> Self {
         let features = series.features.iter();
+        let counts_rows = series.counts_rows();
         Self {
             states: features
                 .map(|feature| feature.state(&series.instant))
@@ -142,6 +146,7 @@ impl Operator {
             last: None,
             number: -1,
             open: None,
+            steps: counts_rows.then(StepCounter::default),
         }
     }
 
@@ -169,13 +174,17 @@ impl Operator {
 
     /// The rows that are left.
     pub(super) fn finish(&mut self) -> Result<Option<RecordBatch>, Error> {
-        match self.open.take() {
+        let last = match self.open.take() {
             Some(open) => {
                 let means = averaged(&open, self.series.has_splits)?;
-                self.features(&means).map(Some)
+                Some(self.features(&means)?)
             }
-            None => Ok(None),
+            None => None,
+        };
+        if let Some(steps) = &mut self.steps {
+            self.series.long_steps.set(steps.finish());
         }
+        Ok(last)
     }
 
     /// Accounts for what is held between two batches.
@@ -268,6 +277,9 @@ impl Operator {
         if self.entity.as_deref() != Some(entity) {
             self.entity = Some(entity.to_vec());
             self.number = -1;
+            if let Some(steps) = &mut self.steps {
+                steps.end_entity();
+            }
             self.begin();
         }
         let ordinal = match self.last {
@@ -287,7 +299,12 @@ impl Operator {
                 self.number += 1;
                 0
             }
-            Some((ordinal, ..)) => ordinal + 1,
+            Some((ordinal, last, _)) => {
+                if let Some(steps) = &mut self.steps {
+                    steps.add(time.saturating_sub(last));
+                }
+                ordinal + 1
+            }
             None => 0,
         };
         self.number += 1;

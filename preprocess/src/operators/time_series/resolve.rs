@@ -1,5 +1,7 @@
 //! `[dataset.series]` and `[[dataset.feature]]` against the landed columns.
 
+use std::sync::Arc;
+
 use feedline_schemas::{
     config::{DatasetConfig, FeatureConfig, Lookback, SeriesConfig, Step, TimeColumn},
     record::ColumnType,
@@ -81,6 +83,7 @@ pub(crate) fn resolve(
         of: Vec::new(),
         features: Vec::new(),
         sequence: sequence::resolve(config, &series.entity)?,
+        long_steps: Arc::default(),
     };
     for (index, feature) in config.feature.iter().enumerate() {
         let key = |field: &str| format!("dataset.feature.{index}.{field}");

@@ -320,3 +320,37 @@ async fn the_target_is_no_feature_of_rows_and_of_windows_that_end_with_it() {
         assert!(refused.contains(expected), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn windows_over_missing_rows_are_a_warning_unless_a_gap_ends_them() {
+    // Hour 20 of the first entity is missing; the second has all.
+    let hours = (0..48).filter(|hour| *hour != 20);
+    let mut rows: Vec<Cells> = hours.map(|hour| reading(0, hour, hour)).collect();
+    rows.extend((0..48).map(|hour| reading(1, hour, hour)));
+    let sequence = format!("{ALL}sequence = {{ length = 3 }}\n");
+    let (_, ended) = built(&rows, &sequence).await.unwrap();
+    let dataset = format!("{PLAIN}{sequence}").replace(", max_gap = \"1h\"", "");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS).batch(&rows).await;
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    let found = |report: &DatasetReport| -> Vec<String> {
+        let warnings = report.warnings.iter();
+        let long = warnings.filter(|warning| warning.code == "long_steps");
+        long.map(|warning| warning.message.clone()).collect()
+    };
+    let [message] = &found(&report)[..] else {
+        panic!("{:?}", report.warnings);
+    };
+    for part in [
+        "1 of 93 steps",
+        "`at`",
+        "1 of 2 entities",
+        "2h where 1h",
+        "`\"90m\"`",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(found(&ended), [""; 0]);
+    let windows = |report: &DatasetReport| report.sequence.unwrap().windows;
+    assert_eq!((windows(&report), windows(&ended)), (89, 86));
+}
