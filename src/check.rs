@@ -281,11 +281,16 @@ fn warn_of_large_integers(
         let is_target = has(&dataset.targets, name) && settings.task != Task::Classification;
         is_target || has(&dataset.numeric, name)
     };
+    let is_one_table = is_one_table(settings, sources);
     for preview in previews {
         let mut sources = sources.iter_mut();
         if let Some(source) = sources.find(|source| source.name == preview.source) {
             let warning = preview.warn_of_large_integers(is_number);
             source.warnings.extend(warning);
+            if is_one_table {
+                let rejected = preview.rows_with_large_integers(is_number);
+                source.judge_build_rejects(preview, settings, rejected, "an integer beyond 2^53");
+            }
         }
     }
 }
@@ -297,9 +302,8 @@ fn warn_of_missing_targets(
     previews: &[SourcePreview],
     sources: &mut [CheckedSource],
 ) {
-    let limit = settings
-        .max_reject_fraction
-        .map_or(MAX_REJECT_FRACTION, |limit| limit.get());
+    let limit = reject_limit(settings);
+    let is_one_table = is_one_table(settings, sources);
     for source in sources {
         let preview = previews.iter().find(|seen| seen.source == source.name);
         for target in &dataset.targets {
@@ -319,8 +323,23 @@ fn warn_of_missing_targets(
             source
                 .warnings
                 .push(warning.with_key("dataset.max_reject_fraction"));
+            if let Some(preview) = preview.filter(|_| is_one_table) {
+                source.judge_build_rejects(preview, settings, without, "no target");
+            }
         }
     }
+}
+
+/// Returns true if the rows of the only source are those of the dataset.
+fn is_one_table(settings: &DatasetConfig, sources: &[CheckedSource]) -> bool {
+    sources.len() == 1 && settings.sql.is_none() && settings.join.is_empty()
+}
+
+/// Fraction of the rows that a build may reject.
+fn reject_limit(settings: &DatasetConfig) -> f64 {
+    settings
+        .max_reject_fraction
+        .map_or(MAX_REJECT_FRACTION, |limit| limit.get())
 }
 
 /// Result for a dataset whose root is not on this machine: only its settings are checked.
@@ -377,6 +396,25 @@ impl CheckedSource {
         self.error = preview.error.as_ref().or(preview.stop.as_ref()).cloned();
         if self.error.is_none() {
             self.judge_rejects(preview, config);
+        }
+    }
+
+    /// Reports more rejects of a build than its limit allows as an error, where all rows were looked
+    /// at or none is better: `rejected` rows have `fault`.
+    fn judge_build_rejects(
+        &mut self,
+        preview: &SourcePreview,
+        settings: &DatasetConfig,
+        rejected: u64,
+        fault: &str,
+    ) {
+        let (rows, limit) = (preview.rows, reject_limit(settings));
+        let is_certain = preview.is_all || rejected == rows;
+        if self.error.is_none() && is_certain && rejected as f64 > limit * rows as f64 {
+            self.error = Some(format!(
+                "{rejected} of {rows} rows looked at have {fault}, and a build rejects them: more than \
+                 `dataset.max_reject_fraction` = {limit} allows"
+            ));
         }
     }
 

@@ -47,9 +47,12 @@ fn columns_that_files_name_differently_and_large_integers_are_reported_before_th
         "`code` (19 of 40 rows looked at, such as `9007199254740995`): integers beyond 2^53";
     assert!(has(large), "{report}");
     let before = files(folder);
-    let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(1).json();
     let expected = ["columns_alike", "integer_too_large"];
     assert_eq!(codes(&checked["sources"][0]["warnings"]), expected);
+    let reason = "19 of 40 rows looked at have an integer beyond 2^53, and a build rejects them: \
+        more than `dataset.max_reject_fraction` = 0.05 allows";
+    assert_eq!(checked["sources"][0]["error"], reason);
     let seen = run(folder, &["preview", "p.toml", "--json"])
         .expect(0)
         .json();
@@ -60,6 +63,11 @@ fn columns_that_files_name_differently_and_large_integers_are_reported_before_th
     let checked = ["check", "p.toml", "--json", "--set", set];
     let checked = run(folder, &checked).expect(0).json();
     assert_eq!(codes(&checked["sources"][0]["warnings"]), expected[..1]);
+    let failed = run(folder, &["run", "p.toml"]);
+    assert!(
+        failed.stderr.contains("dataset.max_reject_fraction"),
+        "{failed:#?}"
+    );
 }
 
 #[test]

@@ -194,13 +194,13 @@ fn a_target_that_is_missing_in_many_rows_is_reported_by_init_and_check() {
         "--set",
         "dataset.max_reject_fraction=0.05",
     ];
-    let checked = run(folder, &usual).expect(0);
-    assert!(
-        checked
-            .stdout
-            .contains("target `price` is missing in 75 of 300 rows looked at"),
-        "{checked:#?}"
-    );
+    let checked = run(folder, &usual).expect(1);
+    for part in [
+        "target `price` is missing in 75 of 300 rows looked at",
+        "a run fails: 75 of 300 rows looked at have no target",
+    ] {
+        assert!(checked.stdout.contains(part), "{checked:#?}");
+    }
 }
 
 #[test]

@@ -52,6 +52,15 @@ pub(super) fn warn_of_alike_columns(inferred: &Inferred) -> Option<Warning> {
 }
 
 impl SourcePreview {
+    /// Rows looked at with an integer beyond 2^53, in the column with most of them among those for
+    /// which `is_number` returns true.
+    #[must_use]
+    pub fn rows_with_large_integers(&self, is_number: impl Fn(&str) -> bool) -> u64 {
+        let columns = self.columns.iter().filter(|column| is_number(&column.name));
+        let counts = columns.filter_map(|column| Some(column.large_integers.as_ref()?.count));
+        counts.max().unwrap_or_default()
+    }
+
     /// Warning of integers beyond 2^53 in the columns for which `is_number` returns true: those of
     /// numeric features and targets. A build rejects their rows.
     pub fn warn_of_large_integers(&self, is_number: impl Fn(&str) -> bool) -> Option<Warning> {
