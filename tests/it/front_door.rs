@@ -158,7 +158,7 @@ fn init_sends_a_token_and_names_its_variable_alone() {
     }
     let local = ["init", "mine.toml.csv", "--bearer", "THINGS_TOKEN"];
     fs::write(folder.join("mine.toml.csv"), "a,b\n1,2\n").unwrap();
-    let refused = run(folder, &local).expect(2);
+    let refused = run(folder, &local).expect(1);
     assert!(
         refused.stderr.contains("`--bearer` is for URLs"),
         "{refused:#?}"
