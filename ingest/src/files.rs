@@ -20,7 +20,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use feedline_http::{FileRequests, RequestPolicy, WebOptions, certificates};
+use feedline_http::{FileRequests, HttpCause, RequestPolicy, WebOptions, certificates};
 use feedline_readers::{file_format, notices::Notices};
 use feedline_schemas::{
     commit::{FileMark, FileProgress, PageRun, Position},
@@ -210,7 +210,10 @@ impl Source for Files {
         self.policy.as_ref().and_then(failure);
         let page = self.read_page(at).await;
         // A parser only says that it could not read on.
-        page.map_err(|error| self.policy.as_ref().and_then(failure).unwrap_or(error))
+        page.map_err(|error| match &self.policy {
+            Some(policy) => failure(policy).unwrap_or_else(|| refused_by_server(error)),
+            None => error,
+        })
     }
 
     async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
@@ -256,6 +259,23 @@ impl Source for Files {
         let mut warnings = self.list.notices.all();
         warnings.retain(|warning| warning.code == FILES_GONE);
         warnings
+    }
+}
+
+/// The error of a file over http whose server wants other credentials; another error as it is.
+fn refused_by_server(error: Error) -> Error {
+    let Error::Storage(feedline_storage::Error::Denied { url, source }) = error else {
+        return error;
+    };
+    let first: &(dyn std::error::Error + 'static) = source.as_ref();
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    let cause = causes.last().map(ToString::to_string).unwrap_or_default();
+    Error::Http {
+        url,
+        cause: HttpCause::Other,
+        what: format!("access was refused: {cause}"),
+        advice: "check the credentials in the source's `auth` or `headers` and their permissions"
+            .to_owned(),
     }
 }
 
