@@ -202,6 +202,9 @@ pub(crate) async fn check(
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
         warn_of_missing_targets(dataset, settings, &previews, &mut sources);
         warn_of_large_integers(dataset, settings, &previews, &mut sources);
+        if reads_rows_as_they_land(config, settings) {
+            judge_build_rejects(dataset, settings, &previews, &mut sources);
+        }
     }
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
@@ -269,6 +272,13 @@ fn seen_columns(
     named.collect()
 }
 
+/// Returns true for a numeric feature, and for a target that is no class.
+fn reads_as_number(dataset: &CheckedDataset, settings: &DatasetConfig, name: &str) -> bool {
+    let has = |names: &[String]| names.iter().any(|own| own == name);
+    let is_target = has(&dataset.targets) && settings.task != Task::Classification;
+    is_target || has(&dataset.numeric)
+}
+
 /// Warns of integers in numeric features and targets that no 64-bit float holds.
 fn warn_of_large_integers(
     dataset: &CheckedDataset,
@@ -276,23 +286,66 @@ fn warn_of_large_integers(
     previews: &[SourcePreview],
     sources: &mut [CheckedSource],
 ) {
-    let has = |names: &[String], name: &str| names.iter().any(|own| own == name);
-    let is_number = |name: &str| {
-        let is_target = has(&dataset.targets, name) && settings.task != Task::Classification;
-        is_target || has(&dataset.numeric, name)
-    };
-    let is_one_table = is_one_table(settings, sources);
     for preview in previews {
         let mut sources = sources.iter_mut();
         if let Some(source) = sources.find(|source| source.name == preview.source) {
+            let is_number = |name: &str| reads_as_number(dataset, settings, name);
             let warning = preview.warn_of_large_integers(is_number);
             source.warnings.extend(warning);
-            if is_one_table {
-                let rejected = preview.rows_with_large_integers(is_number);
-                source.judge_build_rejects(preview, settings, rejected, "an integer beyond 2^53");
-            }
         }
     }
+}
+
+/// Reports more rejects of a build than `dataset.max_reject_fraction` allows as errors: rows without
+/// a target where all rows were looked at, and integers beyond 2^53 also where every row has one.
+fn judge_build_rejects(
+    dataset: &CheckedDataset,
+    settings: &DatasetConfig,
+    previews: &[SourcePreview],
+    sources: &mut [CheckedSource],
+) {
+    let limit = reject_limit(settings);
+    for source in sources.iter_mut().filter(|source| source.error.is_none()) {
+        let Some(preview) = previews.iter().find(|seen| seen.source == source.name) else {
+            continue;
+        };
+        let rows = preview.rows;
+        let large =
+            preview.rows_with_large_integers(|name| reads_as_number(dataset, settings, name));
+        let targets = preview
+            .columns
+            .iter()
+            .filter(|column| dataset.targets.contains(&column.name));
+        let without = targets
+            .map(|column| column.missing)
+            .max()
+            .unwrap_or_default();
+        let faults = [
+            (large, large == rows, "an integer beyond 2^53"),
+            (without, false, "no target"),
+        ];
+        let fault = faults.into_iter().find(|(rejected, is_every, _)| {
+            (preview.is_all || *is_every) && *rejected as f64 > limit * rows as f64
+        });
+        source.error = fault.map(|(rejected, _, fault)| {
+            format!(
+                "{rejected} of {rows} rows looked at have {fault}, and a build rejects them: more than \
+                 `dataset.max_reject_fraction` = {limit} allows"
+            )
+        });
+    }
+}
+
+/// Returns true if the dataset has the rows of the only source, each of them as it lands.
+fn reads_rows_as_they_land(config: &PipelineConfig, settings: &DatasetConfig) -> bool {
+    let [source] = config.source.as_slice() else {
+        return false;
+    };
+    let mut tables = settings.sources.iter();
+    source.key.is_empty()
+        && settings.sql.is_none()
+        && settings.join.is_empty()
+        && tables.all(|table| table.to_string() == source.name.as_str())
 }
 
 /// Warns where more rows have no target than may be rejected, by the rows looked at.
@@ -303,7 +356,6 @@ fn warn_of_missing_targets(
     sources: &mut [CheckedSource],
 ) {
     let limit = reject_limit(settings);
-    let is_one_table = is_one_table(settings, sources);
     for source in sources {
         let preview = previews.iter().find(|seen| seen.source == source.name);
         for target in &dataset.targets {
@@ -323,16 +375,8 @@ fn warn_of_missing_targets(
             source
                 .warnings
                 .push(warning.with_key("dataset.max_reject_fraction"));
-            if let Some(preview) = preview.filter(|_| is_one_table) {
-                source.judge_build_rejects(preview, settings, without, "no target");
-            }
         }
     }
-}
-
-/// Returns true if the rows of the only source are those of the dataset.
-fn is_one_table(settings: &DatasetConfig, sources: &[CheckedSource]) -> bool {
-    sources.len() == 1 && settings.sql.is_none() && settings.join.is_empty()
 }
 
 /// Fraction of the rows that a build may reject.
@@ -396,25 +440,6 @@ impl CheckedSource {
         self.error = preview.error.as_ref().or(preview.stop.as_ref()).cloned();
         if self.error.is_none() {
             self.judge_rejects(preview, config);
-        }
-    }
-
-    /// Reports more rejects of a build than its limit allows as an error, where all rows were looked
-    /// at or none is better: `rejected` rows have `fault`.
-    fn judge_build_rejects(
-        &mut self,
-        preview: &SourcePreview,
-        settings: &DatasetConfig,
-        rejected: u64,
-        fault: &str,
-    ) {
-        let (rows, limit) = (preview.rows, reject_limit(settings));
-        let is_certain = preview.is_all || rejected == rows;
-        if self.error.is_none() && is_certain && rejected as f64 > limit * rows as f64 {
-            self.error = Some(format!(
-                "{rejected} of {rows} rows looked at have {fault}, and a build rejects them: more than \
-                 `dataset.max_reject_fraction` = {limit} allows"
-            ));
         }
     }
 

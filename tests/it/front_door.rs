@@ -201,6 +201,10 @@ fn a_target_that_is_missing_in_many_rows_is_reported_by_init_and_check() {
     ] {
         assert!(checked.stdout.contains(part), "{checked:#?}");
     }
+    // Later versions of a row may have a target.
+    let keyed = [&usual[..], &["--set", "source.0.key=[\"area\"]"]].concat();
+    let checked = run(folder, &keyed).expect(0);
+    assert!(checked.stdout.contains("no problem found"), "{checked:#?}");
 }
 
 #[test]
