@@ -266,7 +266,7 @@ impl DatasetPage<'_> {
                 + "<p>They were not looked for: <code>dataset.dedup</code> is <code>none</code>.</p>\n";
         };
         out += &format!(
-            "<p>{} rows were copies of another row and were dropped; {} contents stood in several rows.</p>\n",
+            "<p>{} rows were copies of another row and were dropped; {} contents appeared in several rows.</p>\n",
             self.manifest.counts.duplicates, copies.contents
         );
         if copies.samples.is_empty() {

@@ -64,7 +64,7 @@ async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
         "Rows through each stage",
         "target_missing",
         "20 rows were copies of another row",
-        "20 contents stood in several rows",
+        "20 contents appeared in several rows",
         "a, 0, 0",
         "a, 1, 0",
         "cap at 1 %",

@@ -269,7 +269,7 @@ pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str
              out: name a key whose groups end sooner, or leave it out",
         ),
         _ => Some(
-            "`dataset.split.embargo` leaves out what lies so near behind a border: shorten it, move the borders, or land more rows",
+            "`dataset.split.embargo` leaves out the rows next to a boundary: shorten it, move the boundaries, or land more rows",
         ),
     }
 }

@@ -264,7 +264,7 @@ async fn splits_that_an_embargo_or_groups_leave_empty_say_so_with_the_rows_that_
     let rows = (0..60).map(|i| (i, i % 2));
     zone(&root, "a", &TIMED, &timed(rows)).await;
     let by_time = |keys: &str| format!("split = {{ by = \"time\", time = \"ts\", {keys} }}\n");
-    let embargo = "and 12 were left out (12 as `embargo`); `dataset.split.embargo` leaves out what lies so near";
+    let embargo = "and 12 were left out (12 as `embargo`); `dataset.split.embargo` leaves out the rows next to a boundary";
     for (split, parts) in [
         (
             by_time("embargo = 12"),
