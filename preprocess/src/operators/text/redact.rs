@@ -15,9 +15,20 @@ const DOMAIN: usize = 255;
 /// Digits of a payment card (ISO/IEC 7812-1).
 const CARD: std::ops::RangeInclusive<usize> = 13..=19;
 
-/// Digits of an international telephone number with its country (E.164), and of one with a leading zero.
+/// Digits of an international telephone number with its country (E.164), and of one in North America.
 const INTERNATIONAL: std::ops::RangeInclusive<usize> = 8..=15;
+const NORTH_AMERICAN: usize = 11;
+
+/// Digits of a telephone number with a leading zero, in groups and without any.
 const NATIONAL: std::ops::RangeInclusive<usize> = 9..=12;
+const UNGROUPED: std::ops::RangeInclusive<usize> = 10..=11;
+
+/// Digits of a country and an area, and of an area with its zero, at most: blanks may be around the separator behind them.
+const COUNTRY_AND_AREA: usize = 7;
+const AREA: usize = 5;
+
+/// Names of article numbers that are written before them.
+const ARTICLE_NUMBERS: [&str; 5] = ["isbn", "issn", "ean", "gtin", "upc"];
 
 /// Separators: one of them may be between two groups of digits.
 const SEPARATORS: &str = " -./\u{a0}\u{2011}\u{2013}";
@@ -118,10 +129,12 @@ struct Group {
     range: Range<usize>,
     /// Number of digits.
     digits: usize,
-    /// The first two; the second is no digit where there is one alone.
-    first: [u8; 2],
+    /// The first of them, then no digits where there are fewer.
+    first: [u8; 3],
     /// Separator before it, if a single one follows another group.
     separator: Option<char>,
+    /// True if blanks are around the separator.
+    is_spaced: bool,
     /// True if the group is in round brackets.
     in_brackets: bool,
 }
@@ -151,14 +164,14 @@ fn groups(text: &str) -> Vec<Group> {
         };
         let end = at + character.len_utf8();
         if !is_open {
-            let separator = groups
-                .last()
-                .and_then(|last| separator(&text[last.range.end..at]));
+            let between = groups.last().map(|last| &text[last.range.end..at]);
+            let separator = between.and_then(separator);
             groups.push(Group {
                 range: at..at,
                 digits: 0,
-                first: [NO_DIGIT; 2],
+                first: [NO_DIGIT; 3],
                 separator,
+                is_spaced: separator.is_some() && between.is_some_and(is_spaced),
                 in_brackets: text[..at].ends_with('('),
             });
             is_open = true;
@@ -178,14 +191,30 @@ fn groups(text: &str) -> Vec<Group> {
 }
 
 /// Returns the separator if it is the only character between two groups; brackets around a group do
-/// not count.
+/// not count, and one blank on each side of another separator neither.
 fn separator(between: &str) -> Option<char> {
     let inner = between.trim_start_matches(')').trim_end_matches('(');
+    let inner = match is_spaced(between) {
+        true => inner.trim_matches(' '),
+        false => inner,
+    };
     let mut characters = inner.chars();
     match (characters.next(), characters.next()) {
         (Some(only), None) if SEPARATORS.contains(only) => Some(only),
         (None, None) if !between.is_empty() => Some(' '),
         _ => None,
+    }
+}
+
+/// Returns true for a slash or a hyphen with a blank on each side, and no more.
+fn is_spaced(between: &str) -> bool {
+    let inner = between
+        .strip_prefix(' ')
+        .and_then(|rest| rest.strip_suffix(' '));
+    let mut characters = inner.into_iter().flat_map(str::chars);
+    match (characters.next(), characters.next()) {
+        (Some(only), None) => only == '/' || is_hyphen(only),
+        _ => false,
     }
 }
 
@@ -275,23 +304,98 @@ fn phone(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
     let has_plus = before.ends_with(['+', '\u{ff0b}']);
     let plus = before.chars().next_back().filter(|_| has_plus);
     let start = before.len() - plus.map_or(0, char::len_utf8);
+    if !has_plus && is_part_of_name(before) {
+        return None;
+    }
     // More groups than digits of the longest number are no number.
-    (1..=groups.len().min(INTERNATIONAL.end() + 2))
-        .rev()
-        .find_map(|count| {
-            let range = start..groups[count - 1].range.end;
-            let is_number = is_phone(&groups[..count], has_plus);
-            (is_number && is_free(text, &range)).then_some((range, count))
-        })
+    let most = groups.len().min(INTERNATIONAL.end() + 2);
+    let most = next_number(&groups[..most]).unwrap_or(most);
+    (1..=most).rev().find_map(|count| {
+        let range = start..groups[count - 1].range.end;
+        let is_number = is_phone(&groups[..count], has_plus);
+        (is_number && is_free(text, &range)).then_some((range, count))
+    })
+}
+
+/// Returns true if digits behind `before` are part of a name or an article number: behind a `#`, behind a hyphen or a slash that
+/// follows a letter, and behind the name of a kind of article number.
+fn is_part_of_name(before: &str) -> bool {
+    let attached = before.strip_suffix(['-', '/']);
+    let is_attached = attached.is_some_and(|name| name.ends_with(char::is_alphabetic));
+    let label = before.trim_end_matches([' ', ':', '\u{a0}']);
+    let is_labelled = ARTICLE_NUMBERS.iter().any(|name| {
+        let start = label.len().checked_sub(name.len());
+        let last = start.and_then(|start| label.get(start..));
+        last.is_some_and(|last| last.eq_ignore_ascii_case(name))
+    });
+    before.ends_with('#') || is_attached || is_labelled
+}
+
+/// The group that begins another number: behind a slash or a spaced separator, with a zero, where a number is complete already.
+fn next_number(groups: &[Group]) -> Option<usize> {
+    let mut digits = 0;
+    groups.iter().position(|group| {
+        let is_behind = group.separator == Some('/') || group.is_spaced;
+        let is_next = is_behind && group.first[0] == 0 && digits > COUNTRY_AND_AREA;
+        digits += group.digits;
+        is_next
+    })
 }
 
 fn is_phone(groups: &[Group], has_plus: bool) -> bool {
     let digits: usize = groups.iter().map(|group| group.digits).sum();
     match groups[0].first {
-        _ if has_plus => INTERNATIONAL.contains(&digits),
-        [0, 0] => INTERNATIONAL.contains(&(digits - 2)),
-        _ => (is_national(groups) && NATIONAL.contains(&digits)) || is_north_american(groups),
+        [country, ..] if has_plus => {
+            is_international(country, digits) && is_joined(groups, COUNTRY_AND_AREA)
+        }
+        // What begins with more zeros is a number that is filled up to a length.
+        [0, 0, 0] => false,
+        [0, 0, NO_DIGIT] => {
+            let country = groups.get(1).map_or(NO_DIGIT, |group| group.first[0]);
+            country > 0
+                && is_international(country, digits - 2)
+                && is_joined(groups, COUNTRY_AND_AREA + 2)
+        }
+        [0, 0, country] => {
+            is_international(country, digits - 2) && is_joined(groups, COUNTRY_AND_AREA + 2)
+        }
+        _ => {
+            is_ungrouped(groups)
+                || (is_national(groups) && NATIONAL.contains(&digits))
+                || is_north_american(groups)
+                || is_bracketed(groups)
+                || is_russian(groups)
+        }
     }
+}
+
+/// Returns true for as many digits as a number of the country that begins with this digit may have. North America alone
+/// begins with 1.
+fn is_international(country: u8, digits: usize) -> bool {
+    match country {
+        1 => digits == NORTH_AMERICAN,
+        _ => INTERNATIONAL.contains(&digits),
+    }
+}
+
+/// Returns true if blanks are around a separator at most once, behind `most` digits or fewer.
+fn is_joined(groups: &[Group], most: usize) -> bool {
+    let mut digits = groups[0].digits;
+    let mut spaced = 0;
+    groups[1..].iter().all(|group| {
+        spaced += usize::from(group.is_spaced);
+        let is_early = !group.is_spaced || (digits <= most && spaced == 1);
+        digits += group.digits;
+        is_early
+    })
+}
+
+/// One zero, then digits without a separator.
+fn is_ungrouped(groups: &[Group]) -> bool {
+    let [group] = groups else {
+        return false;
+    };
+    group.first[0] == 0 && group.first[1] != 0 && UNGROUPED.contains(&group.digits)
 }
 
 /// An area code with its leading zero, then groups of two digits or more, all divided alike.
@@ -302,21 +406,68 @@ fn is_national(groups: &[Group]) -> bool {
         && groups[0].first[0] == 0
         && groups.iter().all(|group| group.digits > 1)
         && dividers.all(|other| Some(other) == divider)
-        // Days, months and years are divided like this too.
-        && !(groups.len() > 2 && groups[..2].iter().all(|g| g.digits == 2) && groups[2].digits == 4)
+        && is_joined(groups, AREA)
+        && !groups[2..].iter().any(|group| group.is_spaced)
+        && !is_other_number(groups)
 }
 
-/// Groups of 3, 3 and 4 digits, maybe after a 1; area code and exchange begin with 2 to 9.
+/// Returns true for dates, file numbers and postal codes that have the groups of a national number.
+fn is_other_number(groups: &[Group]) -> bool {
+    let separator = groups[1].separator;
+    let lengths: Vec<usize> = groups.iter().map(|group| group.digits).collect();
+    let is_year = |group: &Group| matches!(group.first, [1, 9, _] | [2, 0, _]);
+    match lengths.as_slice() {
+        // Day, month and year, and what follows them.
+        [2, 2, 4, ..] => true,
+        // Month and year.
+        [2, 4, ..] => separator == Some('/') && is_year(&groups[1]),
+        [5, 4] => separator == Some('-'),
+        _ => false,
+    }
+}
+
+/// Groups of 3, 3 and 4 digits, maybe after a 1; area code and exchange begin with 2 to 9. Both dividers are the same, or the
+/// last one is a hyphen: a page range before a year is no number.
 fn is_north_american(groups: &[Group]) -> bool {
     let own = match groups {
-        [one, own @ ..] if one.first == [1, NO_DIGIT] => own,
+        [one, own @ ..] if one.first == [1, NO_DIGIT, NO_DIGIT] => own,
         own => own,
     };
     let [area, exchange, line] = own else {
         return false;
     };
     let lengths = [area, exchange, line].map(|group| group.digits);
-    lengths == [3, 3, 4] && area.first[0] > 1 && exchange.first[0] > 1
+    let is_divided = exchange.separator == line.separator || line.separator.is_some_and(is_hyphen);
+    lengths == [3, 3, 4]
+        && area.first[0] > 1
+        && exchange.first[0] > 1
+        && is_divided
+        && !groups[1..].iter().any(|group| group.is_spaced)
+}
+
+/// An area code of two digits in round brackets, 4 or 5 digits, a hyphen and 4 digits, as in Latin America.
+fn is_bracketed(groups: &[Group]) -> bool {
+    let [area, exchange, line] = groups else {
+        return false;
+    };
+    area.in_brackets
+        && area.digits == 2
+        && [4, 5].contains(&exchange.digits)
+        && line.digits == 4
+        && line.separator.is_some_and(is_hyphen)
+        && !line.is_spaced
+}
+
+/// An 8, then groups of 3, 3, 2 and 2 digits.
+fn is_russian(groups: &[Group]) -> bool {
+    let lengths: Vec<usize> = groups.iter().map(|group| group.digits).collect();
+    groups[0].first[0] == 8
+        && lengths == [1, 3, 3, 2, 2]
+        && !groups[1..].iter().any(|group| group.is_spaced)
+}
+
+fn is_hyphen(separator: char) -> bool {
+    ['-', '\u{2011}', '\u{2013}'].contains(&separator)
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ fn telephone_numbers_have_a_prefix_or_groups() {
         "[phone]; [phone]; [phone]",
     );
     check("(030) 12345678", "[phone]");
+    check("0176\u{a0}1234567, 098765 43210", "[phone], [phone]");
     let others = [
         "2024-01-15",
         "01.02.2024",
@@ -84,6 +85,104 @@ fn telephone_numbers_have_a_prefix_or_groups() {
         "pp. 322-331",
     ];
     others.into_iter().for_each(stays);
+}
+
+#[test]
+fn telephone_numbers_of_many_countries_are_found_as_a_whole() {
+    for number in [
+        // Germany, Austria, Switzerland.
+        "+49 (0)30 123456",
+        "+49(0)171 1234567",
+        "030 / 123 45 67",
+        "030 - 1234567",
+        "+49 30 / 123456",
+        "01711234567",
+        "0664 1234567",
+        "079 123 45 67",
+        // United Kingdom, France, the Netherlands, Italy, Spain, Poland.
+        "020 7946 0958",
+        "07700900123",
+        "0123456789",
+        "+33 (0)1.23.45.67.89",
+        "06-12345678",
+        "+39 333 123 4567",
+        "+34 612 345 678",
+        "+48 123 456 789",
+        // North America, Brazil, Russia.
+        "(415)555-2671",
+        "415 555-2671",
+        "+1 (415) 555-2671",
+        "1-800-555-1234",
+        "(11) 91234-5678",
+        "(21) 2345-6789",
+        "8 (495) 123-45-67",
+        "8-800-555-35-35",
+        // India, China, Japan, Australia.
+        "+91 98765 43210",
+        "+86 138 1234 5678",
+        "03-1234-5678",
+        "(02) 9876 5432",
+        "0412 345 678",
+        // With 00.
+        "00 49 30 123456",
+        "004930123456",
+        "0049 (0)30 - 123456",
+        "001 415 555 2671",
+        "٠١٧١ ١٢٣٤٥٦٧",
+    ] {
+        check(number, "[phone]");
+        check(&format!("Tel. {number}, x"), "Tel. [phone], x");
+    }
+}
+
+#[test]
+fn a_number_behind_a_slash_is_a_number_of_its_own() {
+    for (text, expected) in [
+        ("030 1234567 / 0171 7654321", "[phone] / [phone]"),
+        ("030 1234567/0171 7654321", "[phone]/[phone]"),
+        ("+49 30 1234567 / 0171 7654321", "[phone] / [phone]"),
+        ("030 1234567 - 24 h", "[phone] - 24 h"),
+        ("0711 1234567-0", "[phone]-0"),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn other_numbers_are_no_telephone_numbers() {
+    for text in [
+        // Dates and times.
+        "01.02.2024 10:30",
+        "01 02 2024 10 30",
+        "01/02/2024 14:00",
+        "01.02.2024 - 03.04.2024",
+        "02/2023-03/2024",
+        "08.00-12.00 14.00-18.00",
+        "20240115",
+        "1700000000",
+        // Orders, files, articles, postal codes.
+        "000123456789",
+        "0000012345",
+        "0815-4711",
+        "#0123456789",
+        "SKU-0123-45678",
+        "05/2023-123456",
+        "02138-1234",
+        "ISBN 0306406152",
+        "EAN: 0012345678905",
+        "https://x.example/orders/0123456789",
+        "deadbeef-0123-4567-89ab-012345678901",
+        // Numbers of other kinds.
+        "+1234567.89",
+        "0.123456789",
+        "12.345.678,90",
+        "192.168.0.1",
+        "Nature 322-331 2019",
+        "(2019) 123-4567",
+        "GB29 NWBK 6016 1331 9268 19",
+    ] {
+        stays(text);
+    }
 }
 
 #[test]
