@@ -193,7 +193,7 @@ pub struct SourceReference {
     /// Source name, with `.` and the child table's name for a child table; `files` for files that
     /// are read in place.
     pub name: TableName,
-    /// Last log entry that was read; of files the last sequence of a row's origin.
+    /// Last log entry that added or withdrew rows; of files the last sequence of a row's origin.
     pub sequence: Sequence,
     /// xxh3-128 of that entry; of files that of their names, sizes and hashes.
     pub entry_hash: Hash128,

@@ -78,6 +78,29 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     check_split_by_place(at);
 }
 
+#[test]
+fn changed_settings_that_change_no_row_leave_the_dataset_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    pipeline(at, PIPELINE);
+    write(at, "rows-1.csv", 0..400);
+    let first = dataset_report(at, &["run"]);
+    for setting in [
+        "contract.dates=[\"%d/%m/%Y\"]",
+        "contract.max_columns=77",
+        "csv.null_values=[\"zzz\"]",
+        "infer.rows=50",
+        "batch.rows=7",
+    ] {
+        let setting = format!("source.0.{setting}");
+        let again = dataset_report(at, &["run", "--set", &setting]);
+        assert_eq!(again["up_to_date"], true, "{setting}");
+        assert_eq!(again["fingerprint"], first["fingerprint"], "{setting}");
+    }
+    let refitted = dataset_report(at, &["shards", "build", "--refit"]);
+    assert_eq!(refitted["fingerprint"], first["fingerprint"]);
+}
+
 /// Neither memory nor partitions change the result of a build, and senseless values are refused.
 fn check_limits(folder: &Path, file: &str) {
     let rebuild = |limits: &[&str]| {

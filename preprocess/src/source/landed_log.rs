@@ -75,6 +75,16 @@ pub(crate) async fn hash_of(store: &Store, sequence: Sequence) -> Result<Option<
     Ok(body.map(|body| Hash128::of(&body)))
 }
 
+/// Returns true if `entry` adds rows or withdraws some. Other entries record changed settings, merged files or pages without
+/// a new record.
+pub(crate) fn changes_rows(entry: &CommitEntry) -> bool {
+    entry.counts.rows > 0
+        || !entry.replaced.is_empty()
+        || entry.reset_to.is_some()
+        || entry.rewound_to.is_some()
+        || entry.withdrawn.iter().any(|lost| has_rows(&lost.files))
+}
+
 /// Reason that rows which had landed by the entry `first` no longer count, as a text about the source.
 pub(crate) fn taken_back(entries: &[CommitEntry], first: Sequence) -> Option<String> {
     const END: &str = "rows that the dataset was built from no longer count";

@@ -16,7 +16,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     Error,
     source::{
-        landed_log::{check_entry, damaged, fold_log, hash_of, read_log, split_merged, taken_back},
+        landed_log::{
+            changes_rows, check_entry, damaged, fold_log, hash_of, read_log, split_merged,
+            taken_back,
+        },
         parquet_in_place::{self, Files},
         parquet_scan::ScanFile,
         superseded_files,
@@ -31,8 +34,10 @@ const READS: usize = 16;
 pub(crate) struct Landed {
     /// Its landing folder.
     pub(crate) store: Store,
-    /// The log position.
+    /// Position of the last log entry that changed its rows.
     pub(crate) reference: SourceReference,
+    /// End of its log; absent where no log was read.
+    pub(crate) log_end: Option<LogEnd>,
     /// Data files by schema version.
     pub(crate) generations: Vec<Generation>,
     /// Key columns; only the latest version of each key is read.
@@ -48,6 +53,14 @@ pub(crate) struct Landed {
     pub(crate) in_place: Option<Arc<Files>>,
     /// Records that did not land, since equal ones had.
     pub(crate) left_out: u64,
+}
+
+/// Last entry of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) sequence: Sequence,
+    /// xxh3-128 of its bytes.
+    pub(crate) hash: Hash128,
 }
 
 /// The data files of one schema version, in log order.
@@ -79,6 +92,7 @@ impl Landed {
             fold_log(&store, &source.name, LogFiles::default, add_entry).await?;
         let LogFiles {
             last,
+            rows_changed,
             empty,
             generations,
             children,
@@ -91,7 +105,7 @@ impl Landed {
         }
         let end = last.zip(last_hash);
         let mut name = TableName::from(source.name.clone());
-        let Some((sequence, entry_hash)) = end else {
+        let Some(end) = end.map(|(sequence, hash)| LogEnd { sequence, hash }) else {
             let has_run = !store.list("").await?.is_empty();
             let why = if has_run {
                 NoRows::NoBatch
@@ -100,6 +114,9 @@ impl Landed {
             };
             return Err(nothing(&name, &store, why));
         };
+        let (sequence, entry_hash) = rows_changed
+            .map(|(sequence, hash)| (sequence, hash.unwrap_or(end.hash)))
+            .unwrap_or((end.sequence, end.hash));
         let records: u64 = generations
             .values()
             .flat_map(|generation: &Generation| &generation.files)
@@ -112,6 +129,7 @@ impl Landed {
                 entry_hash,
                 licence: source.licence.clone(),
             },
+            log_end: Some(end),
             generations: generations.into_values().collect(),
             key: source.key.clone(),
             version: source.version.clone(),
@@ -154,6 +172,7 @@ impl Landed {
                 entry_hash: files.hash(),
                 licence: None,
             },
+            log_end: None,
             generations: vec![Generation {
                 schema: files.schema.clone(),
                 files: files.listed.clone(),
@@ -196,13 +215,13 @@ impl Landed {
                 }));
         }
         let TableName { source, table } = &self.reference.name;
-        let (first, last) = (before.sequence, self.reference.sequence);
-        if first > last || hash_of(&self.store, first).await? != Some(before.entry_hash) {
+        let (first, end) = (before.sequence, self.log_end());
+        if first > end.sequence || hash_of(&self.store, first).await? != Some(before.entry_hash) {
             return Ok(Err(self.goes_elsewhere()));
         }
-        let (mut entries, last_hash) = read_log(&self.store, source, Some(last)).await?;
+        let (mut entries, last_hash) = read_log(&self.store, source, Some(end.sequence)).await?;
         // The entries are chained by their hashes, so those of the two ends say that all between them are the same.
-        if last_hash != Some(self.reference.entry_hash) {
+        if last_hash != Some(end.hash) {
             return Ok(Err(self.goes_elsewhere()));
         }
         let taken_back = match taken_back(&entries, first) {
@@ -239,6 +258,14 @@ impl Landed {
         }))
     }
 
+    /// The end of its log, or its position where it has none.
+    pub(crate) fn log_end(&self) -> LogEnd {
+        self.log_end.unwrap_or(LogEnd {
+            sequence: self.reference.sequence,
+            hash: self.reference.entry_hash,
+        })
+    }
+
     fn goes_elsewhere(&self) -> String {
         format!(
             "what source `{}` has landed does not continue the log that the dataset was built from",
@@ -254,6 +281,7 @@ impl Landed {
                 name,
                 ..self.reference.clone()
             },
+            log_end: self.log_end,
             generations,
             key: Vec::new(),
             version: None,
@@ -304,6 +332,8 @@ impl Landed {
 #[derive(Debug, Default)]
 struct LogFiles {
     last: Option<Sequence>,
+    /// The last entry that changed rows, and its hash, which the entry after it has.
+    rows_changed: Option<(Sequence, Option<Hash128>)>,
     /// Files that were read without a row.
     empty: Vec<String>,
     generations: BTreeMap<SchemaVersion, Generation>,
@@ -322,6 +352,12 @@ impl LogFiles {
             return;
         }
         self.fault = check_entry(store, &entry).err();
+        if let Some((_, hash @ None)) = &mut self.rows_changed {
+            *hash = entry.prev_hash;
+        }
+        if changes_rows(&entry) {
+            self.rows_changed = Some((entry.sequence, None));
+        }
         self.last = Some(entry.sequence);
         self.empty = files_without_rows(&entry);
         self.left_out += entry.counts.duplicates;

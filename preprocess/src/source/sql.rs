@@ -205,6 +205,7 @@ impl Query {
                 entry_hash: Hash128::new(0),
                 licence: None,
             },
+            log_end: None,
             generations: vec![Generation {
                 schema: self.schema.clone(),
                 files: vec![listed],

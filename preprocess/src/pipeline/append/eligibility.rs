@@ -70,6 +70,7 @@ impl Build<'_> {
             }
             return Ok(Err("it was built from other sources".to_owned().into()));
         }
+        self.warn_of_licences(&manifest.sources);
         let [before, joined, frozen] = self.input.references_by_role(&manifest.sources);
         let RowsBehind { behind, schemas } = match self.find_new_rows(&manifest, before).await? {
             Ok(found) => found,
@@ -100,6 +101,20 @@ impl Build<'_> {
         }))
     }
 
+    /// Warns of licences that are others than in the dataset, which was made of the sources `before`.
+    fn warn_of_licences(&self, before: &[SourceReference]) {
+        let now = self.input.all_sources().map(|source| &source.reference);
+        for (now, before) in now.zip(before).filter(|(n, b)| n.licence != b.licence) {
+            tracing::warn!(
+                source = %now.name,
+                licence = now.licence.as_deref().unwrap_or("none"),
+                before = before.licence.as_deref().unwrap_or("none"),
+                "the dataset records the changed `licence` of a source and gets another fingerprint, so a run trains a \
+                 model again"
+            );
+        }
+    }
+
     /// Returns true if sources that are joined to the rows, or compared with them, have other
     /// positions than these.
     fn has_changed_beside(&self, joined: &[SourceReference], frozen: &[SourceReference]) -> bool {
@@ -124,9 +139,10 @@ impl Build<'_> {
                         self.check_splits_stay()?;
                     }
                     let name = &source.reference.name;
-                    if source.reference.sequence < before.sequence {
+                    let end = source.log_end().sequence;
+                    if end < before.sequence {
                         tracing::warn!(
-                            source = %name, entries = %source.reference.sequence, before = %before.sequence,
+                            source = %name, entries = %end, before = %before.sequence,
                             "fewer rows have landed than the dataset was built from: the rebuild will drop rows from it"
                         );
                     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    ids::Origin,
+    ids::{Hash128, Origin, Sequence},
     manifest::Split,
     progress::{Event, Progress},
     record::ColumnType::{self, Bool, Float64, Int64, Utf8},
@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use crate::pipeline::*;
 use crate::{
     read_manifest,
+    source::landing_zone::Landed,
     testing::{Cells, LandingZone, build_with, contents, context, flip_bit, pipeline, written},
     verify,
 };
@@ -801,6 +802,53 @@ async fn an_amendment_that_takes_no_rows_back_lets_rows_be_added() {
     let report = build_with(&root, DATASET, 2).await.unwrap();
     assert_eq!((report.anew, report.added.unwrap().rows_in), (None, 200));
     check(&root).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_entries_without_rows_leave_the_dataset_up_to_date() {
+    let profiled = format!("{DATASET}profile = true\n");
+    for dataset in [DATASET, &profiled] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        build_with(&root, dataset, 2).await.unwrap();
+        let before = manifest(&root).await;
+        // A changed setting, a page of duplicates and a compaction.
+        zone.amend(&[], None).await;
+        zone.batch(&[]).await;
+        zone.merge(0, 1).await;
+        assert!(build_with(&root, dataset, 2).await.unwrap().up_to_date);
+        assert_eq!(manifest(&root).await, before);
+        refit_with(&root, dataset).await.unwrap();
+        assert_eq!(manifest(&root).await.fingerprint, before.fingerprint);
+        zone.batch(&rows(600..700)).await;
+        let report = build_with(&root, dataset, 2).await.unwrap();
+        assert_eq!((report.up_to_date, report.rows_in), (false, 700));
+        assert_eq!(manifest(&root).await.sources[0].sequence.get(), 5);
+        check(&root).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_that_names_an_entry_without_rows_is_appended_to() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    zone.amend(&[], None).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let mut old = manifest(&root).await;
+    assert_eq!(old.sources[0].sequence.get(), 1);
+    let store = root.child("landing/a");
+    let entry = store.get("log/00000000000000000002.json").await.unwrap();
+    old.sources[0].sequence = Sequence::new(2);
+    old.sources[0].entry_hash = Hash128::of(&entry);
+    let (context, _scratch) = context(&root, 2);
+    let config = pipeline(DATASET);
+    let build = Build::prepare(&config, &context).await.unwrap();
+    old.input_hash = build.inputs_of(&build.spec.config, Some([&old.sources, &[], &[]]));
+    zone.batch(&rows(600..700)).await;
+    let build = Build::prepare(&config, &context).await.unwrap();
+    let found = build.check_appendable(old).await.unwrap();
+    let behind: u64 = found.ok().unwrap().behind.iter().map(Landed::rows).sum();
+    assert_eq!(behind, 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
