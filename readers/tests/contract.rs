@@ -542,6 +542,25 @@ fn files_of_another_format_are_named() {
 }
 
 #[test]
+fn elements_of_a_document_without_faults_are_records_of_it_and_no_trees() {
+    let samples = samples();
+    let sample = samples.iter().find(|sample| sample.name == "a.json");
+    let sample = sample.unwrap();
+    let read = |text: &str| sample.read(text.as_bytes().to_vec(), Packing::Plain, 0);
+    let rows = r#"{"a":1,"b":{"c":"x\n"}},3,{"a":2.5,"b":[{}]}"#;
+    let sound = read(&format!("[{rows}]"));
+    assert_eq!(sound.records.len(), 3);
+    let is_json = |record: &Record| matches!(record, Record::Json(_));
+    assert!(is_json(&sound.records[0]) && is_json(&sound.records[2]));
+    let trees = read(&format!(r#"[{rows},{{"a":1,"a":2}}]"#));
+    assert!(!trees.records.iter().any(is_json));
+    assert_eq!(sound.values(), trees.values()[..3]);
+    assert_eq!(sound.places, trees.places[..3]);
+    assert_eq!(sound.records[1], trees.records[1]);
+    assert_eq!(read("[]").records, []);
+}
+
+#[test]
 fn an_end_stays_an_end() {
     for sample in samples() {
         let is_ended = sample.opened(sample.bytes.clone(), Packing::Plain, 0, |rows| {

@@ -111,34 +111,85 @@ impl Lines {
 
 /// JSON: the elements of one list.
 pub(crate) struct Elements {
-    elements: std::vec::IntoIter<Value>,
+    list: ElementList,
     number: u64,
+}
+
+/// The elements that have not been read.
+enum ElementList {
+    /// Of a document without faults: nodes from `next` on, before `end`.
+    Tape {
+        document: Arc<Tape>,
+        next: u32,
+        end: u32,
+    },
+    /// Of any other document.
+    Tree(std::vec::IntoIter<Value>),
 }
 
 impl Elements {
     pub(crate) fn new(reader: impl Read, layout: &Layout) -> Result<Self, String> {
-        let document = Value::parse_within(&read_whole(reader)?, &layout.json, 0)
-            .map_err(|e| format!("it is not JSON: {e}"))?;
-        let elements = list_at(document, &layout.records)?.into_iter();
-        Ok(Self {
-            elements,
-            number: 0,
-        })
+        let parsed = Reader::default().read(read_whole(reader)?, &layout.json);
+        let list = match parsed {
+            Ok(tape) => match list_of_tape(tape, &layout.records) {
+                Ok(list) => list,
+                // The tree describes what is there instead.
+                Err(bytes) => list_of_tree(&bytes, layout)?,
+            },
+            Err(bytes) => list_of_tree(&bytes, layout)?,
+        };
+        Ok(Self { list, number: 0 })
     }
 }
 
 impl Rows for Elements {
     fn next(&mut self) -> Result<Option<Record>, String> {
         self.number += 1;
-        Ok(self
-            .elements
-            .next()
-            .map(|value| Record::of(value, || format!("element {}", self.number))))
+        let number = self.number;
+        let record = |value| Record::of(value, || format!("element {number}"));
+        Ok(match &mut self.list {
+            ElementList::Tree(elements) => elements.next().map(record),
+            ElementList::Tape { next, end, .. } if next == end => None,
+            ElementList::Tape { document, next, .. } => {
+                let place = *next;
+                let node = document.node(place);
+                *next = node.end;
+                Some(match node.kind {
+                    NodeKind::Object => Record::Json(JsonRecord {
+                        tape: Arc::clone(document),
+                        place,
+                    }),
+                    _ => record(document.value(place)),
+                })
+            }
+        })
     }
 
     fn place(&self) -> String {
         format!("element {}", self.number)
     }
+}
+
+/// The list at `path` of a document without faults; the bytes where there is none.
+fn list_of_tape(tape: Tape, path: &str) -> Result<ElementList, Vec<u8>> {
+    let list = tape.at_path(path);
+    let list = list.map(|place| (place, *tape.node(place)));
+    match list {
+        Some((place, node)) if node.kind == NodeKind::List => Ok(ElementList::Tape {
+            document: Arc::new(tape),
+            next: place + 1,
+            end: node.end,
+        }),
+        _ => Err(tape.into_bytes()),
+    }
+}
+
+/// The list that `layout` names in a document of any kind.
+fn list_of_tree(bytes: &[u8], layout: &Layout) -> Result<ElementList, String> {
+    let document = Value::parse_within(bytes, &layout.json, 0);
+    let document = document.map_err(|e| format!("it is not JSON: {e}"))?;
+    let elements = list_at(document, &layout.records)?;
+    Ok(ElementList::Tree(elements.into_iter()))
 }
 
 /// The list at `path`.
