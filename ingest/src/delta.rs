@@ -180,7 +180,7 @@ fn not_of_log(sequence: u64) -> String {
 }
 
 /// Compares the Delta tables of a source with its log at the entries that they follow. A table that is
-/// behind is not damaged.
+/// behind is not damaged. `entries` are those of `chain`, as a run reads them.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -188,9 +188,10 @@ pub(crate) async fn verify(
     landing: &Store,
     source: &Name,
     chain: &Chain,
+    entries: &[CommitEntry],
 ) -> Result<Vec<Damage>, Error> {
     let mut damage = Vec::new();
-    for table in tables(&chain.entries()) {
+    for table in tables(entries) {
         let of = TableRef {
             landing,
             source,

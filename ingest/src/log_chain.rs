@@ -53,6 +53,29 @@ pub(crate) async fn read_chain(
     source: &Name,
     listed: &[Listed],
 ) -> Result<Chain, Error> {
+    read_entries(landing, source, listed, |_| {}).await
+}
+
+/// As [`read_chain`], with all entries but the last settled: the positions and counts of a long log would take most of the
+/// memory.
+///
+/// # Errors
+/// As [`read_chain`].
+pub(crate) async fn read_settled_chain(
+    landing: &Store,
+    source: &Name,
+    listed: &[Listed],
+) -> Result<Chain, Error> {
+    read_entries(landing, source, listed, log_effect::settle).await
+}
+
+/// Reads the entries in `listed`, up to the first damaged one; `reduce` is applied to each entry that has another one behind it.
+async fn read_entries(
+    landing: &Store,
+    source: &Name,
+    listed: &[Listed],
+    reduce: fn(&mut CommitEntry),
+) -> Result<Chain, Error> {
     let mut chain = Chain::default();
     let mut before = None;
     for (index, file) in listed.iter().enumerate() {
@@ -72,7 +95,12 @@ pub(crate) async fn read_chain(
         let hash = Hash128::of(&body);
         let url = landing.url_of(&file.path);
         match check_entry(&url, source, sequence, before, &file.path, &body) {
-            Ok(entry) => chain.written.push(entry),
+            Ok(entry) => {
+                if let Some(before) = chain.written.last_mut() {
+                    reduce(before);
+                }
+                chain.written.push(entry);
+            }
             Err(LogError::Damaged(reason)) => {
                 chain.damage = Some(damaged(reason));
                 return Ok(chain);

@@ -21,7 +21,7 @@ use crate::{
     error::Error,
     landing_files::{LandingInventory, inventory::MISSING},
     landing_folder::landing,
-    log_chain::read_chain,
+    log_chain::read_settled_chain,
     log_entries::log_error,
     settings::choose,
 };
@@ -111,7 +111,7 @@ async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource,
 
 async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, Error> {
     let listed = landing.list("log").await?;
-    let chain = read_chain(landing, source, &listed).await?;
+    let chain = read_settled_chain(landing, source, &listed).await?;
     let entries = chain.entries();
     let named: Vec<_> = entries.iter().flat_map(CommitEntry::named_files).collect();
     let mut wrong = wrong_files(landing, &named).await?;
@@ -146,7 +146,7 @@ async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, E
     if chain.damage.is_none() {
         let snapshots = wrong_snapshots(landing, source, &entries).await?;
         verified.damage.extend(snapshots);
-        let tables = delta::verify(landing, source, &chain).await?;
+        let tables = delta::verify(landing, source, &chain, &entries).await?;
         verified.damage.extend(tables);
     }
     verified.damage.extend(chain.damage);
@@ -230,15 +230,18 @@ pub(crate) async fn wrong_files(
     landing: &Store,
     files: &[&DataFile],
 ) -> Result<BTreeMap<String, String>, Error> {
-    let checks: Vec<_> = files
-        .iter()
-        .map(|file| async move {
-            let reason = wrong(landing, file).await?;
-            Ok::<_, Error>(reason.map(|reason| (file.path.clone(), reason)))
-        })
-        .collect();
-    let found: Vec<_> = stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
-    Ok(found.into_iter().flatten().collect())
+    // A check waits for its turn as a reference to its file: a future of it is much larger.
+    let checks = stream::iter(files.iter().copied()).map(|file| check_file(landing, file));
+    let found = checks
+        .buffered(AT_ONCE)
+        .try_filter_map(async |found| Ok(found));
+    found.try_collect().await
+}
+
+/// Checks a landed file; returns its path with its fault, if it has one.
+async fn check_file(landing: &Store, file: &DataFile) -> Result<Option<(String, String)>, Error> {
+    let reason = wrong(landing, file).await?;
+    Ok(reason.map(|reason| (file.path.clone(), reason)))
 }
 
 /// Checks a landed file; returns its fault.
@@ -251,4 +254,69 @@ async fn wrong(landing: &Store, file: &DataFile) -> Result<Option<String>, Error
         (hash != file.hash)
             .then(|| format!("it has the hash {hash} and should have {}", file.hash)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use feedline_schemas::{commit::Position, config::load};
+
+    use super::*;
+    use crate::{
+        context::Context,
+        log_chain::{Chain, read_chain},
+        run::ingest,
+        testing,
+    };
+
+    /// Files that each entry of a log lists as read.
+    fn files_listed(chain: &Chain) -> Vec<usize> {
+        let listed = |entry: &CommitEntry| match &entry.state.position {
+            Position::File { done, .. } | Position::Done { files: done, .. } => done.len(),
+            other => panic!("{other:?}"),
+        };
+        chain.entries().iter().map(listed).collect()
+    }
+
+    #[tokio::test]
+    async fn of_a_long_log_only_the_last_entry_is_held_with_its_position() {
+        let folder = tempfile::tempdir().unwrap();
+        for i in 0..5 {
+            fs::write(folder.path().join(format!("{i}.csv")), format!("a\n{i}\n")).unwrap();
+        }
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{}/*.csv\"\nbatch = {{ rows = 1 }}\n",
+            folder.path().display()
+        );
+        let config = load("p.toml", &text, &[]).unwrap().config;
+        let root = Store::memory();
+        let context = Context {
+            root: root.clone(),
+            ..testing::context()
+        };
+        ingest(&config, None, &context).await.unwrap();
+        let landing = landing(&root, &config.source[0].name);
+        let listed = landing.list("log").await.unwrap();
+        let read = async |settled: bool| {
+            let name = &config.source[0].name;
+            let chain = match settled {
+                true => read_settled_chain(&landing, name, &listed).await,
+                false => read_chain(&landing, name, &listed).await,
+            };
+            files_listed(&chain.unwrap())
+        };
+        let (complete, settled) = (read(false).await, read(true).await);
+        let (last, before) = settled.split_last().unwrap();
+        assert_eq!(complete.len(), settled.len());
+        assert!(
+            complete[..before.len()].iter().any(|files| *files > 0),
+            "{complete:?}"
+        );
+        assert!(before.iter().all(|files| *files == 0), "{settled:?}");
+        assert_eq!(Some(last), complete.last());
+        let report = verify(&config, None, &root).await.unwrap();
+        assert!(report.sources[0].damage.is_empty(), "{report:?}");
+        assert_eq!(report.sources[0].rows, 5);
+    }
 }
