@@ -9,6 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use bytes::Bytes;
 use feedline_http::{Got, Http, RequestContext, Retry, redacted};
 use feedline_readers::file_format;
 use feedline_schemas::config::{FileFormat, SourceConfig};
@@ -34,8 +35,16 @@ pub(crate) struct Downloaded {
     pub(crate) listed: Listed,
     /// URL without the values of its query: a key may be one.
     pub(crate) url: String,
+    pub(crate) body: Bytes,
+    /// Its `Content-Type`; empty without one.
+    pub(crate) content_type: String,
+}
+
+impl Downloaded {
     /// Format by its `Content-Type`.
-    pub(crate) format: Option<FileFormat>,
+    pub(crate) fn format(&self) -> Option<FileFormat> {
+        file_format::of_media_type(&self.content_type)
+    }
 }
 
 impl Download {
@@ -90,7 +99,7 @@ impl Download {
         let path = if path.is_empty() { "download" } else { path };
         let store = Store::memory();
         let bytes = body.len() as u64;
-        store.put(path, body).await?;
+        store.put(path, body.clone()).await?;
         Ok(Downloaded {
             listed: Listed {
                 path: path.to_owned(),
@@ -100,7 +109,10 @@ impl Download {
             },
             store,
             url: redacted(&self.url),
-            format: header(&headers, CONTENT_TYPE.as_str()).and_then(file_format::of_media_type),
+            body,
+            content_type: header(&headers, CONTENT_TYPE.as_str())
+                .unwrap_or_default()
+                .to_owned(),
         })
     }
 }
@@ -172,6 +184,16 @@ mod tests {
         assert_eq!(report.rows, 1);
         let source = &report.sources[0];
         assert_eq!((source.requests, source.retries), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn a_download_has_the_declared_encoding() {
+        let body = b"d;v\nK\xf6ln;1\nF\xfcssen;2\n";
+        let head = "200 OK\r\nContent-Type: text/csv; charset=ISO-8859-1\r\nContent-Length: 20";
+        let server = Scripted::start([raw(head, body)]).await;
+        let text = format!("type = \"files\"\nurl = \"{}t?x=1\"\n", server.url);
+        let report = bring(&text, &Store::memory()).await.unwrap();
+        assert_eq!((report.rows, report.sources[0].rejected), (2, 0));
     }
 
     #[tokio::test]

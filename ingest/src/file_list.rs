@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use feedline_readers::{
-    file_format::{self, Packing},
+    charset,
+    file_format::{self, Kind, Packing},
     glob,
     notices::{LeftOut, Notices},
     rows::Layout,
@@ -178,29 +179,37 @@ impl FileList {
 
     /// Downloads the file behind a query.
     async fn downloaded(&self, download: &Download) -> Result<Vec<Found>, Error> {
-        let Downloaded {
-            store,
-            listed,
-            url,
-            format,
-        } = download.get().await?;
+        let downloaded = download.get().await?;
         let told = Self {
             config: SourceConfig {
                 format: match self.config.format {
-                    FileFormat::Auto => format.unwrap_or_default(),
+                    FileFormat::Auto => downloaded.format().unwrap_or_default(),
                     configured => configured,
                 },
                 ..self.config.clone()
             },
             ..self.clone()
         };
+        let Downloaded {
+            store,
+            listed,
+            url,
+            body,
+            content_type,
+        } = downloaded;
         let layout = told.layout(&listed.path, &url)?;
-        let layout = layout.ok_or_else(|| {
+        let mut layout = layout.ok_or_else(|| {
             let reason = format!(
                 "neither the path of `{url}` nor the `Content-Type` of its response shows its format; set `format`, such as to `csv`"
             );
             Error::config("format", reason)
         })?;
+        let is_plain = layout.packing == Packing::Plain;
+        let is_csv = matches!(layout.kind, Kind::Csv { .. });
+        if is_csv && is_plain && layout.csv.encoding.is_none() {
+            layout.csv.encoding =
+                charset::table_encoding(&body, &content_type, &url, &self.notices);
+        }
         Ok(vec![found_one(&store, listed, &url, layout)])
     }
 

@@ -1,11 +1,17 @@
-//! Decodes the bytes of a page.
+//! Encoding of a page, and of a table that a response declares one for.
 //!
-//! The encoding comes from the byte order mark, else from the `Content-Type` header, else from a
+//! The encoding of a page comes from the byte order mark, else from the `Content-Type` header, else from a
 //! `meta` element in the first 1,024 bytes (HTML standard, 13.2.3.2, which lets a scan stop there),
 //! else from the bytes themselves. Invalid bytes become U+FFFD.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
+use crate::notices::Notices;
+
+/// Fewest characters of UTF-8 that show it beside a declared encoding of several bytes a character,
+/// where a few may be chance.
+const SURE_CHARACTERS: usize = 3;
 
 const SCANNED: usize = 1_024;
 
@@ -25,6 +31,37 @@ pub fn label(text: &str) -> Option<&'static Encoding> {
     let name = value.trim_start_matches(['"', '\'']);
     let end = name.find(|c: char| c.is_whitespace() || "\"';>/".contains(c));
     Encoding::for_label(&name.as_bytes()[..end.unwrap_or(name.len())])
+}
+
+/// Returns the encoding of a table whose `Content-Type` declares one, as a value of `csv.encoding`.
+/// `None` where the bytes are UTF-8: many servers declare a fixed encoding for all files. A notice
+/// about the table `name` reports that.
+pub fn table_encoding(
+    bytes: &[u8],
+    content_type: &str,
+    name: &str,
+    notices: &Notices,
+) -> Option<String> {
+    let declared = label(content_type).filter(|declared| *declared != UTF_8)?;
+    let is_plain = bytes.is_ascii() && declared.is_ascii_compatible();
+    if is_plain || Encoding::for_bom(bytes).is_some() {
+        return None;
+    }
+    let value = declared.name().to_ascii_lowercase();
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let foreign = text.chars().filter(|c| !c.is_ascii()).count();
+    let enough = match declared.is_single_byte() {
+        true => 1,
+        false => SURE_CHARACTERS,
+    };
+    if foreign < enough {
+        return Some(value);
+    }
+    let message = format!(
+        "the `Content-Type` of `{name}` declares `{value}`, but its bytes are UTF-8 and are decoded as such; set `csv.encoding` to `utf-8` to keep it, or to `{value}`"
+    );
+    notices.push("csv_encoding", "csv.encoding", message);
+    None
 }
 
 fn meta(bytes: &[u8]) -> Option<&'static Encoding> {
@@ -83,6 +120,48 @@ mod tests {
             .flat_map(u16::to_le_bytes)
             .collect();
         check(&wide, "text/html; charset=utf-8");
+    }
+
+    #[test]
+    fn tables_have_the_declared_encoding_unless_their_bytes_are_utf8() {
+        let check = |bytes: &[u8], header: &str, expected: Option<&str>, notices: usize| {
+            let found = Notices::default();
+            let value = table_encoding(bytes, header, "s", &found);
+            assert_eq!(value.as_deref(), expected, "{header}");
+            assert_eq!(found.all().len(), notices, "{header}");
+        };
+        let latin = &WINDOWS_1252.encode("a\nGrün\n").0[..];
+        check(
+            latin,
+            "text/csv; charset=ISO-8859-1",
+            Some("windows-1252"),
+            0,
+        );
+        check(latin, "text/csv; charset=utf-8", None, 0);
+        check(latin, "text/csv", None, 0);
+        check("a\nGrün\n".as_bytes(), "text/csv; charset=latin1", None, 1);
+        check(b"a\nb\n", "text/csv; charset=latin1", None, 0);
+        check(
+            b"a\0\n\0",
+            "text/csv; charset=utf-16le",
+            Some("utf-16le"),
+            0,
+        );
+        check(b"\xff\xfea\0", "text/csv; charset=latin1", None, 0);
+        check(b"\xef\xbb\xbfa", "text/csv; charset=utf-16le", None, 0);
+        // Two bytes of Shift_JIS can be a character of UTF-8 by chance.
+        check(
+            "a\nü\n".as_bytes(),
+            "text/csv; charset=shift_jis",
+            Some("shift_jis"),
+            0,
+        );
+        check(
+            "a\nüüü\n".as_bytes(),
+            "text/csv; charset=shift_jis",
+            None,
+            1,
+        );
     }
 
     #[test]

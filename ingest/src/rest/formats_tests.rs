@@ -645,3 +645,36 @@ async fn a_placeholder_where_no_value_can_be_escaped_is_refused() {
     }
     assert!(server.heads().is_empty());
 }
+
+#[tokio::test]
+async fn a_table_has_the_declared_encoding_unless_its_bytes_are_utf8() {
+    let page = |body: &[u8]| {
+        let head = format!(
+            "200 OK\r\nContent-Type: text/csv; charset=iso-8859-1\r\nContent-Length: {}",
+            body.len()
+        );
+        raw(&head, body)
+    };
+    let latin = b"id,town\n1,K\xf6ln\n2,F\xfcssen\n";
+    let server = Scripted::start([page(latin)]).await;
+    let (records, _) = read(&source(&server, "")).await.unwrap();
+    assert_eq!(
+        records,
+        [
+            r#"{"id":"1","town":"Köln"}"#,
+            r#"{"id":"2","town":"Füssen"}"#
+        ]
+    );
+    // The key goes before the header.
+    let server = Scripted::start([page(latin)]).await;
+    let lines = "csv.encoding = 'windows-1251'";
+    let (records, _) = read(&source(&server, lines)).await.unwrap();
+    assert_eq!(records[0], r#"{"id":"1","town":"Kцln"}"#);
+    let server = Scripted::start([page("id,town\n1,Köln\n".as_bytes())]).await;
+    let report = bring(&server, "", &Store::memory()).await.unwrap();
+    let warnings = &report.sources[0].warnings;
+    let warning = warnings.iter().find(|w| w.code == "csv_encoding").unwrap();
+    let message = &warning.message;
+    let declared = "declares `windows-1252`, but its bytes are UTF-8";
+    assert!(message.contains(declared), "{message}");
+}

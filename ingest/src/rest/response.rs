@@ -10,7 +10,7 @@ use std::{
 };
 
 use feedline_readers::{
-    csv_dialect,
+    charset, csv_dialect,
     file_format::{self, Kind, Packing},
     notices::Notices,
     record::Record,
@@ -222,6 +222,10 @@ impl Response {
                 delimiter: usual_delimiter(content_type),
             },
         };
+        if format != ResponseFormat::Ndjson && layout.csv.encoding.is_none() {
+            layout.csv.encoding =
+                charset::table_encoding(&body, content_type, &layout.name, &layout.notices);
+        }
         let body = Box::new(Cursor::new(body));
         let (header, mut rows): (Vec<String>, Box<dyn Rows>) = match format {
             ResponseFormat::Ndjson => (Vec::new(), rows::one_pass::of_reader(body, &layout)?),

@@ -20,8 +20,9 @@ pub struct CsvConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
     /// Encoding of the file, such as `utf-8`, `utf-16`, `latin-1`, `windows-1252` or `shift_jis` (a
-    /// label of the WHATWG Encoding Standard). Default `utf-8`; a byte order mark of UTF-16
-    /// overrides the default, with a warning.
+    /// label of the WHATWG Encoding Standard). Default `utf-8`, or what the `Content-Type` of a
+    /// response declares for bytes that are not UTF-8; a byte order mark of UTF-16 overrides the
+    /// default, with a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Quote character around fields that contain delimiters or line ends, one ASCII character. If
