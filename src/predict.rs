@@ -27,7 +27,8 @@ use std::{
 };
 
 use feedline_preprocess::{
-    Column, Fault, Features, RowSource, RowsIn, RowsOut, RowsReading, Transform, UnusualCells,
+    Column, Fault, Features, PauseRule, RowSource, RowsIn, RowsOut, RowsReading, Transform,
+    UnusualCells,
 };
 use feedline_schemas::{
     config::{DatasetConfig, Fraction, PipelineConfig},
@@ -36,6 +37,7 @@ use feedline_schemas::{
     report::{PredictReport, Warning},
     transform::FittedTarget,
 };
+use feedline_storage::clock::SystemClock;
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
 pub(crate) use self::{output::Output, rejected::check_any_predicted};
@@ -52,6 +54,9 @@ const FLAGS: &str = "flags";
 
 /// Longest delay until a signal is noticed while no rows arrive.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Longest time that complete rows of a pipe wait for further ones.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Input, model and output of a prediction.
 pub(crate) struct Predict {
@@ -121,6 +126,17 @@ pub(crate) fn reading_as(
             .and_then(|dataset| dataset.max_missing_fraction)
             .map(Fraction::get),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
+        pause: pause_rule(options),
+    })
+}
+
+/// Rule for a pipe into a pipe: complete rows are predicted while the input pauses. A file appears
+/// complete or not at all, so its rows can wait.
+fn pause_rule(options: &cli::Predict) -> Option<PauseRule> {
+    let is_piped = options.rows.as_deref().is_none_or(|rows| rows == "-");
+    (is_piped && options.to.is_none()).then(|| PauseRule {
+        delay: PAUSE,
+        clock: Arc::new(SystemClock),
     })
 }
 

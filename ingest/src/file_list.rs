@@ -346,6 +346,7 @@ impl FileList {
             csv: csv.clone(),
             delimiter,
             known_columns: Vec::new(),
+            sample_bytes: None,
             records: records.clone(),
             json: contract.json.clone(),
             text: text.clone(),

@@ -108,8 +108,8 @@ pub use pipeline::{
 };
 pub use predict::image_preparer::ImagePreparer;
 pub use predict::reader::{
-    Fault, Features, NewRows, NewTexts, RowSource, RowsIn, RowsReading, UnusualCells, landed_types,
-    read_unpacked,
+    Fault, Features, NewRows, NewTexts, PauseRule, RowSource, RowsIn, RowsReading, UnusualCells,
+    landed_types, read_unpacked,
 };
 pub use predict::writer::{Column, RowFormat, RowsOut};
 pub use schema::column_roles::MAX_REJECT_FRACTION;

@@ -15,7 +15,7 @@ use feedline_schemas::{
 use crate::{invalid_key::InvalidKey, likely_encoding::check_encoding, notices::Notices};
 
 /// Size of the sample that is inspected before a file is read, in bytes.
-const SAMPLE: usize = 64 << 10;
+pub const SAMPLE: usize = 64 << 10;
 /// Rows of it that a delimiter is judged by.
 const ROWS: usize = 200;
 /// Longest line that is passed over.
@@ -134,7 +134,8 @@ pub(crate) struct Delimiters<'a> {
     pub(crate) known_columns: &'a [String],
 }
 
-/// Opens the file `name` from its beginning with `reader`, and detects its dialect.
+/// Opens the file `name` from its beginning with `reader`, and detects its dialect from its first
+/// 64 KiB, or from `sample_bytes` of a pipe that has paused after them.
 ///
 /// # Errors
 /// A message that names the reason why the file is unreadable, and a remedy.
@@ -142,19 +143,29 @@ pub(crate) fn open(
     reader: Text,
     config: &CsvConfig,
     delimiters: Delimiters<'_>,
+    sample_bytes: Option<usize>,
     name: &str,
     notices: &Notices,
 ) -> Result<(Text, Dialect), String> {
-    let (sample, reader) = peek(reader)?;
+    let (sample, reader) = peek(reader, sample_bytes.unwrap_or(SAMPLE))?;
+    let is_whole = sample_bytes.is_none() && sample.len() < SAMPLE;
     if let Some(format) = format_by_signature(&sample) {
         return Err(format!(
             "it is {format} by its first bytes, and no CSV file: give it the ending of its format, decompress it, or save it as CSV"
         ));
     }
-    let (text, base_byte) = decode(sample, reader, config, name, notices)?;
+    let before_pause = sample_bytes.map(|_| sample.clone());
+    let (text, base_byte) = decode((sample, is_whole), reader, config, name, notices)?;
     let (text, base_byte) = skip_lines(text, config.skip_rows, base_byte)?;
-    let (sample, rest) = peek(text)?;
-    let is_whole = sample.len() < SAMPLE;
+    let (sample, is_whole, text) = match before_pause {
+        Some(bytes) => (decode_sample(bytes, config)?, false, text),
+        None => {
+            let (sample, rest) = peek(text, SAMPLE)?;
+            let is_whole = sample.len() < SAMPLE;
+            let all: Text = Box::new(Cursor::new(sample.clone()).chain(rest));
+            (sample, is_whole, all)
+        }
+    };
     let mut dialect = Dialect {
         delimiter: delimiters.configured.unwrap_or(delimiters.usual),
         quote: match config.quote.as_deref() {
@@ -182,13 +193,24 @@ pub(crate) fn open(
             notices.push("csv_delimiter", "csv.delimiter", message);
         }
     }
-    Ok((Box::new(Cursor::new(sample).chain(rest)), dialect))
+    Ok((text, dialect))
+}
+
+/// The text of the bytes before a pause, behind the lines that are passed over.
+fn decode_sample(bytes: Vec<u8>, config: &CsvConfig) -> Result<Vec<u8>, String> {
+    let notices = Notices::default();
+    let (text, _) = decode((bytes, false), Box::new(io::empty()), config, "", &notices)?;
+    let (mut text, _) = skip_lines(text, config.skip_rows, None)?;
+    let mut sample = Vec::new();
+    // A pause may be inside of a character, which ends the sample.
+    let _cut: io::Result<usize> = text.read_to_end(&mut sample);
+    Ok(sample)
 }
 
 /// The text of a file that begins with `sample`, behind its byte order mark, and the offset of its
 /// first byte in the file; `None` for another encoding than UTF-8.
 fn decode(
-    sample: Vec<u8>,
+    (sample, is_whole): (Vec<u8>, bool),
     rest: Text,
     config: &CsvConfig,
     name: &str,
@@ -199,7 +221,6 @@ fn decode(
     if let Some(marked) = mark {
         note_mark(marked, wanted, name, notices);
     } else {
-        let is_whole = sample.len() < SAMPLE;
         check_encoding(&sample, is_whole, wanted, name, notices)?;
     }
     let encoding = mark.or(wanted).unwrap_or(UTF_8);
@@ -266,10 +287,10 @@ pub fn go_on(reader: Text, config: &CsvConfig) -> Result<Text, String> {
     }
 }
 
-/// Returns the first bytes of `reader`, and a reader of all its bytes.
-fn peek(mut reader: Text) -> Result<(Vec<u8>, Text), String> {
+/// Returns the first bytes of `reader`, at most `most`, and the reader of the others.
+fn peek(mut reader: Text, most: usize) -> Result<(Vec<u8>, Text), String> {
     let mut sample = Vec::new();
-    let read = (&mut reader).take(SAMPLE as u64).read_to_end(&mut sample);
+    let read = (&mut reader).take(most as u64).read_to_end(&mut sample);
     read.map_err(|e| e.to_string())?;
     Ok((sample, reader))
 }
@@ -457,13 +478,15 @@ fn decoded<R: Read>(inner: R, encoding: &'static Encoding) -> Decoded<R> {
 impl<R: Read> Decoded<R> {
     /// Decodes the next part; nothing at the end.
     fn fill(&mut self) -> io::Result<()> {
-        const CHUNK: u64 = 16 << 10;
+        const CHUNK: usize = 16 << 10;
         if self.done == self.input.len() && !self.is_end {
             self.before += self.input.len() as u64;
-            self.input.clear();
             self.done = 0;
-            let read = (&mut self.inner).take(CHUNK).read_to_end(&mut self.input)?;
-            self.is_end = read == 0;
+            // One read: a pipe has no more for now.
+            self.input.resize(CHUNK, 0);
+            let read = read_once(&mut self.inner, &mut self.input);
+            self.input.truncate(*read.as_ref().unwrap_or(&0));
+            self.is_end = read? == 0;
         }
         let rest = &self.input[self.done..];
         let most = self
@@ -489,6 +512,16 @@ impl<R: Read> Decoded<R> {
             }
         }
         Ok(())
+    }
+}
+
+/// Reads once into `out`, again where a signal interrupted it.
+fn read_once(inner: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match inner.read(out) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
 }
 

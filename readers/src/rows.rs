@@ -104,6 +104,9 @@ pub struct Layout {
     /// CSV without a configured delimiter: names that the header is expected to have. A delimiter that
     /// splits it into some of them goes before one that splits the lines alike.
     pub known_columns: Vec<String>,
+    /// CSV from a pipe that has paused: the number of bytes that came before the pause, which decide
+    /// about its dialect in place of the first 64 KiB.
+    pub sample_bytes: Option<usize>,
     /// JSON: path of the list of records.
     pub records: String,
     /// JSON: its bounds.

@@ -182,6 +182,7 @@ impl Sample {
             csv: CsvConfig::default(),
             delimiter: None,
             known_columns: Vec::new(),
+            sample_bytes: None,
             records: String::new(),
             json: JsonConfig::default(),
             text: TextConfig {

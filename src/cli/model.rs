@@ -105,8 +105,8 @@ pub(crate) struct Predict {
     /// `error` or `detail`, like columns of the predictions, are written as `feature=row`
     #[arg(long)]
     pub(crate) transform_only: bool,
-    /// Rows that are read, computed and written together; no number depends on it, and 1 responds
-    /// to each line at once
+    /// Rows that are read, computed and written together; no number depends on it. From standard
+    /// input to standard output a row waits at most 200 ms for others; with 1 it does not wait
     #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch_rows: u32,
     #[command(flatten)]

@@ -1,6 +1,12 @@
 //! New rows to predictions, with the transform and the model of a pipeline.
 
-use std::{fmt::Write as _, fs, io::Write as _, path::Path, process::Stdio};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::Stdio,
+};
 
 use feedline_preprocess::{Column, RowFormat, RowsOut};
 use serde_json::Value;
@@ -100,6 +106,7 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     assert!(!planned.contains("classes"), "{planned}");
 
     check_rows_through_a_pipe(folder, file, &predicted);
+    check_rows_of_an_open_pipe(folder, file, &predicted);
     check_features_alone(folder, file);
     let bad = run(
         folder,
@@ -154,6 +161,31 @@ fn check_rows_through_a_pipe(folder: &Path, file: &str, predicted: &[Value]) {
             one["prediction"].to_string()
         );
     }
+}
+
+/// A row of CSV is predicted while its pipe is open, with the same numbers.
+fn check_rows_of_an_open_pipe(folder: &Path, file: &str, predicted: &[Value]) {
+    let rows = fs::read_to_string(folder.join("homes.csv")).unwrap();
+    let mut rows = rows.split_inclusive('\n');
+    let mut command = feedline(folder);
+    command.args(["predict", file, "-", "--format", "csv"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let header = rows.next().unwrap();
+    for (number, row) in rows.take(3).enumerate() {
+        let text = if number == 0 { header } else { "" };
+        write!(input, "{text}{row}").unwrap();
+        let line = output.next().unwrap().unwrap();
+        let found: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(found["row"], number);
+        let expected = predicted[number]["prediction"].to_string();
+        assert_eq!(found["prediction"].to_string(), expected);
+    }
+    drop(input);
+    assert!(output.next().is_none());
+    assert!(child.wait().unwrap().success());
 }
 
 /// The features alone, in a file that appears complete or not at all.

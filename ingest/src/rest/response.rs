@@ -109,6 +109,7 @@ impl Response {
                 csv: config.csv.clone(),
                 delimiter: file_format::delimiter(config)?,
                 known_columns: Vec::new(),
+                sample_bytes: None,
                 records: String::new(),
                 json: config.contract.json.clone(),
                 text: config.text.clone(),

@@ -42,6 +42,7 @@ fn layout(kind: Kind) -> Layout {
         csv: CsvConfig::default(),
         delimiter: None,
         known_columns: Vec::new(),
+        sample_bytes: None,
         records: String::new(),
         json: JsonConfig::default(),
         text: TextConfig::default(),

@@ -94,7 +94,14 @@ impl CsvRows {
             known_columns: &layout.known_columns,
         };
         let (name, notices) = (&layout.name, &layout.notices);
-        let (reader, dialect) = csv_dialect::open(reader, &layout.csv, delimiters, name, notices)?;
+        let (reader, dialect) = csv_dialect::open(
+            reader,
+            &layout.csv,
+            delimiters,
+            layout.sample_bytes,
+            name,
+            notices,
+        )?;
         let left = Arc::new(AtomicU64::new(ROW));
         let last_byte = Arc::new(AtomicU8::new(0));
         let mut reader = csv_dialect::builder(&dialect).from_reader(RowLimit {

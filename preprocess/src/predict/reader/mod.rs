@@ -16,9 +16,12 @@ mod held;
 mod landed;
 mod names;
 mod new_rows;
+mod pipe_reader;
+mod piped_rows;
 mod raw_cell;
 mod reading;
 mod records;
+mod row_batcher;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -26,6 +29,7 @@ mod written;
 use std::{fs::File, io::Read, path::Path};
 
 use feedline_readers::{
+    csv_dialect,
     file_format::{self, Kind, Packing, TABLE_ENDINGS},
     notices::Notices,
     rows::{Layout, Rows, one_pass::of_reader, open::open_local, unpack},
@@ -38,26 +42,32 @@ use feedline_schemas::{
     transform::{InputColumn, InputKind, TransformArtefact},
 };
 
-use self::{assembly::Assembly, records::Records};
+use self::{
+    assembly::Assembly,
+    pipe_reader::PipeReader,
+    piped_rows::{BatchChannel, PipedRows},
+    records::Records,
+    row_batcher::{RowBatcher, SharedAssembly},
+};
 pub use self::{
     fault::Fault,
     landed::landed_types,
     new_rows::{Features, NewRows, NewTexts, UnusualCells},
+    pipe_reader::PauseRule,
     reading::{RowSource, RowsReading},
 };
 use crate::Error;
 
-/// A batch of this many bytes ends, however few its rows are.
-const BATCH_BYTES: usize = 32 << 20;
-
 /// Reads new rows.
 pub struct RowsIn {
-    records: Records,
-    assembly: Assembly,
-    notices: Notices,
     name: String,
-    batch_rows: usize,
-    ended: bool,
+    rows: NewRowReader,
+}
+
+/// Rows that are read where they are asked for, or ahead of that from a pipe.
+enum NewRowReader {
+    Direct(Box<RowBatcher>),
+    Piped(Box<PipedRows>),
 }
 
 impl std::fmt::Debug for RowsIn {
@@ -156,28 +166,37 @@ impl RowsIn {
         };
         let assembly = Assembly::new(reading, artefact);
         let wanted = assembly.wanted();
+        let assembly = SharedAssembly::new(assembly);
         let notices = Notices::default();
         let refused = |reason: String| unreadable(&name, reason);
-        let layout = Layout {
+        let mut layout = Layout {
             notices: notices.clone(),
             known_columns: wanted.clone(),
             ..layout(&source, &name, reading)?
         };
+        let (source, channel) = ahead(source, reading, &mut layout, &assembly).map_err(refused)?;
         let rows = rows(source, &layout).map_err(refused)?;
         let records = Records::new(rows, &wanted, reading).map_err(refused)?;
         if let Some(names) = records.columns() {
             if names.names().is_empty() {
                 return Err(refused("it has no columns: is it empty?".to_owned()));
             }
-            assembly.check(names, &name)?;
+            assembly.lock().check(names, &name)?;
         }
-        Ok(Self {
+        let batcher = RowBatcher {
             records,
             assembly,
             notices,
-            name,
+            name: name.clone(),
             batch_rows: reading.batch_rows.max(1),
             ended: false,
+        };
+        Ok(Self {
+            name,
+            rows: match channel {
+                None => NewRowReader::Direct(Box::new(batcher)),
+                Some(channel) => NewRowReader::Piped(Box::new(PipedRows::spawn(batcher, channel))),
+            },
         })
     }
 
@@ -187,40 +206,67 @@ impl RowsIn {
     /// [`Error::Input`] for a fault that makes the rest unreadable, and for objects that have none
     /// of the columns.
     pub fn next_rows(&mut self) -> Result<Option<NewRows>, Error> {
-        while !self.ended
-            && self.assembly.rows < self.batch_rows
-            && self.assembly.bytes < BATCH_BYTES
-        {
-            let more = self.records.fill(&mut self.assembly);
-            self.ended = !more.map_err(|reason| unreadable(&self.name, reason))?;
-            self.assembly.check_first(&self.name)?;
+        match &mut self.rows {
+            NewRowReader::Direct(rows) => rows.next_rows(),
+            NewRowReader::Piped(rows) => rows.next_rows(),
         }
-        if self.ended {
-            self.assembly.tell_unread(&self.name);
-        }
-        self.assembly.take()
     }
 
     /// Columns of the file that the transform does not use. For a format that does not list its
-    /// columns they are those of the rows so far, at most 256.
+    /// columns they are those of the rows so far, at most 256; with [`RowsReading::pause`] they are
+    /// known at the end.
     #[must_use]
     pub fn ignored(&self) -> Vec<String> {
-        self.records.ignored()
+        match &self.rows {
+            NewRowReader::Direct(rows) => rows.ignored(),
+            NewRowReader::Piped(rows) => rows.ignored(),
+        }
     }
 
     /// Decisions about the file so far, such as the delimiter of CSV.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        self.notices.all()
+        match &self.rows {
+            NewRowReader::Direct(rows) => rows.warnings(),
+            NewRowReader::Piped(rows) => rows.warnings(),
+        }
     }
 
-    /// Input columns that no row has had so far.
+    /// Input columns that no row has had so far; with [`RowsReading::pause`] they are known at the
+    /// end.
     #[must_use]
     pub fn absent(&self) -> Vec<String> {
-        let inputs = self.assembly.inputs.iter().zip(&self.assembly.met);
-        let absent = inputs.filter(|(_, met)| !**met);
-        absent.map(|(input, _)| input.name.clone()).collect()
+        match &self.rows {
+            NewRowReader::Direct(rows) => rows.absent(),
+            NewRowReader::Piped(rows) => rows.absent(),
+        }
     }
+}
+
+/// Puts a reader between a pipe and its parser that hands out the complete rows of `assembly`
+/// where the pipe pauses. Settings of CSV that the configuration leaves open are then taken from
+/// the bytes before the first pause.
+fn ahead(
+    source: RowSource,
+    reading: &RowsReading,
+    layout: &mut Layout,
+    assembly: &SharedAssembly,
+) -> Result<(RowSource, Option<BatchChannel>), String> {
+    let (stream, pause) = match (source, &reading.pause) {
+        (RowSource::Stream(stream), Some(pause)) => (stream, pause.clone()),
+        (source, _) => return Ok((source, None)),
+    };
+    let channel = BatchChannel::new();
+    let mut pipe = PipeReader::spawn(stream, pause, channel.hook(assembly.clone()));
+    if matches!(layout.kind, Kind::Csv { .. }) {
+        let csv = &layout.csv;
+        let comment = csv.comment.as_ref().and_then(|text| text.bytes().next());
+        let head = pipe
+            .read_head(csv_dialect::SAMPLE, csv.skip_rows + 1, comment)
+            .map_err(|e| e.to_string())?;
+        layout.sample_bytes = head.is_paused.then_some(head.bytes);
+    }
+    Ok((RowSource::Stream(Box::new(pipe)), Some(channel)))
 }
 
 fn unreadable(name: &str, reason: String) -> Error {
@@ -259,6 +305,7 @@ fn layout(source: &RowSource, name: &str, reading: &RowsReading) -> Result<Layou
         csv: reading.csv.clone(),
         delimiter,
         known_columns: Vec::new(),
+        sample_bytes: None,
         records: reading.records.clone(),
         json: json_bounds(reading),
         text: TextConfig::default(),

@@ -7,6 +7,8 @@ use feedline_schemas::{
     record::ColumnType,
 };
 
+use super::pipe_reader::PauseRule;
+
 /// Origin of the rows.
 pub enum RowSource {
     /// A local file.
@@ -50,4 +52,7 @@ pub struct RowsReading {
     pub max_missing_fraction: Option<f64>,
     /// Most rows of a batch, at least 1.
     pub batch_rows: usize,
+    /// Longest time that complete rows of a pipe wait for further input before they become a batch;
+    /// absent: until the batch is full.
+    pub pause: Option<PauseRule>,
 }

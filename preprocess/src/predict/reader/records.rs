@@ -4,7 +4,10 @@
 //! an absent one is a missing value, as it lands. A key with a dot and a nested key are different
 //! columns: the name of the column decides between them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::MutexGuard,
+};
 
 use feedline_readers::{
     json::{JsonRecord, WantedPaths},
@@ -18,7 +21,10 @@ use feedline_schemas::{
     record::{join_path, split_path},
 };
 
-use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, reading::RowsReading};
+use super::{
+    assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, reading::RowsReading,
+    row_batcher::SharedAssembly,
+};
 
 /// Maximum number of ignored keys of objects that are reported.
 const MAX_IGNORED: usize = 256;
@@ -298,27 +304,34 @@ impl Records {
         }
     }
 
-    /// Adds a row, good or bad; `false` at the end.
+    /// Adds a row, good or bad, and returns the batch; `None` at the end. `rows` are free while it
+    /// waits for input.
     ///
     /// # Errors
     /// The reason why the rest is unreadable.
-    pub(super) fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
+    pub(super) fn fill<'a>(
+        &mut self,
+        rows: &'a SharedAssembly,
+    ) -> Result<Option<MutexGuard<'a, Assembly>>, String> {
         match &mut self.columns {
             WantedColumns::Table { indexes, .. } => {
                 let Some(next) = self.rows.next_row()? else {
-                    return Ok(false);
+                    return Ok(None);
                 };
-                fill_row(next, indexes, &*self.rows, rows)?;
+                let mut rows = rows.lock();
+                fill_row(next, indexes, &*self.rows, &mut rows)?;
+                Ok(Some(rows))
             }
             WantedColumns::Keys(keys) => {
                 let Some(record) = self.rows.next()? else {
-                    return Ok(false);
+                    return Ok(None);
                 };
+                let mut rows = rows.lock();
                 rows.bytes += usize::try_from(record.size()).unwrap_or(usize::MAX);
-                keys.fill(record, rows, || self.rows.place());
+                keys.fill(record, &mut rows, || self.rows.place());
+                Ok(Some(rows))
             }
         }
-        Ok(true)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod objects;
+mod pauses;
 
 use std::{
     collections::BTreeMap,
@@ -103,6 +104,7 @@ fn reading(format: FileFormat, batch_rows: usize) -> RowsReading {
         keep: Vec::new(),
         max_missing_fraction: None,
         batch_rows,
+        pause: None,
     }
 }
 

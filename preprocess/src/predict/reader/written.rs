@@ -199,6 +199,7 @@ mod tests {
                 keep: Vec::new(),
                 max_missing_fraction: None,
                 batch_rows: 1,
+                pause: None,
             };
             Written::of(Some(ColumnType::Timestamp), &reading)
         };
