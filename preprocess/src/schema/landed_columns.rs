@@ -129,6 +129,22 @@ pub(crate) fn shown(name: &str) -> String {
     name.chars().map(escaped).collect()
 }
 
+/// Names the values of a column of this type, for a message.
+pub(crate) const fn values_of(r#type: ColumnType) -> &'static str {
+    match r#type {
+        ColumnType::Null => "no value",
+        ColumnType::Bool => "booleans",
+        ColumnType::Int64 => "integers",
+        ColumnType::Float64 => "numbers",
+        ColumnType::Decimal => "decimals",
+        ColumnType::Timestamp => "timestamps",
+        ColumnType::Binary => "bytes",
+        ColumnType::Utf8 => "text",
+        ColumnType::Json => "lists or objects",
+        _ => "lists",
+    }
+}
+
 /// `; did you mean ...?` when something near is known.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let scored = known.map(|k| {

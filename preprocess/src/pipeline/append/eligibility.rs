@@ -5,7 +5,7 @@
 //! could move rows to another split, only on request.
 
 use feedline_schemas::{
-    config::DatasetConfig,
+    config::{DatasetConfig, SplitBy},
     manifest::{Layout, Manifest, SourceReference},
     record::RecordSchema,
     transform::TransformArtefact,
@@ -15,7 +15,10 @@ use crate::{
     Error,
     operators::split::Rule,
     pipeline::prepare::{Build, Earlier},
-    schema::{column_roles, landed_columns},
+    schema::{
+        column_roles,
+        landed_columns::{self, shown, values_of},
+    },
     shards::manifest::{is_whole, read_transform},
     source::landing_zone::Landed,
 };
@@ -83,7 +86,7 @@ impl Build<'_> {
         if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside) {
             return Ok(Err(reason.into()));
         }
-        if let Some(reason) = self.obstacle().or_else(|| self.other_column(&schemas)) {
+        if let Some(reason) = self.obstacle().or_else(|| self.other_columns(&schemas)) {
             let earlier = self.made_of(&manifest, before, &behind).await?;
             return Ok(Err(NotAppendable { reason, earlier }));
         }
@@ -164,7 +167,7 @@ impl Build<'_> {
         is_beside: bool,
     ) -> Option<String> {
         if !self.matches(&self.spec.config, manifest) && !self.matched_at(schemas, manifest) {
-            return Some(self.other_column(schemas).unwrap_or_else(|| {
+            return Some(self.other_columns(schemas).unwrap_or_else(|| {
                 "its configuration, its expectations or a joined source has changed".to_owned()
             }));
         }
@@ -353,8 +356,8 @@ impl Build<'_> {
         ]
     }
 
-    /// A column that is not what it was when only files of `schemas` had landed.
-    fn other_column(&self, schemas: &[RecordSchema]) -> Option<String> {
+    /// Columns that are not what they were when only files of `schemas` had landed.
+    fn other_columns(&self, schemas: &[RecordSchema]) -> Option<String> {
         let before = landed_columns::merge(schemas);
         let today = self
             .input
@@ -362,11 +365,50 @@ impl Build<'_> {
             .iter()
             .flat_map(|source| &source.generations);
         let today = landed_columns::merge(today.map(|generation| &generation.schema));
-        let other = today.iter().find(|column| !before.contains(column))?;
-        Some(format!(
-            "column `{}` is new, or of another type than before",
-            other.name
-        ))
+        let others = today
+            .iter()
+            .filter(|column| !before.contains(column) && self.is_read(&column.name));
+        let others: Vec<String> = others
+            .map(|column| {
+                let name = shown(&column.name);
+                match before.iter().find(|old| old.name == column.name) {
+                    Some(old) => format!(
+                        "`{name}` ({} before, {} now)",
+                        values_of(old.r#type),
+                        values_of(column.r#type)
+                    ),
+                    None => format!("`{name}` (new)"),
+                }
+            })
+            .collect();
+        (!others.is_empty()).then(|| {
+            format!(
+                "columns are new, or of another type than before: {}",
+                others.join(", ")
+            )
+        })
+    }
+
+    /// Returns true unless the configuration leaves the column out of the features and does not name it for something else.
+    fn is_read(&self, name: &String) -> bool {
+        let config = &self.spec.config;
+        let is_left_out = config.drop.contains(name)
+            || (!config.features.is_empty() && !config.features.contains(name));
+        let named = [
+            &config.passthrough[..],
+            &config.split.key,
+            config.targets(),
+            config.split.column().map_or(&[], std::slice::from_ref),
+            config.split.time().map_or(&[], std::slice::from_ref),
+        ];
+        let mut expected = self.spec.expect.iter().flat_map(|expect| &expect.columns);
+        let mut inputs = self.spec.inputs.iter();
+        !is_left_out
+            // An expression may name any column.
+            || matches!(config.split.by, SplitBy::Expression(_))
+            || named.iter().any(|names| names.contains(name))
+            || expected.any(|column| column.name == *name)
+            || inputs.any(|input| input.column.name == *name)
     }
 
     /// Reason why the transform does not fit the columns as they are now.

@@ -1,3 +1,5 @@
+mod changed_columns;
+
 use std::{
     collections::BTreeSet,
     ops::Range,
