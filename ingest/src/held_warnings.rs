@@ -50,7 +50,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .iter()
         .filter(holds)
         .filter(has_fate)
-        .cloned()
+        .map(|warning| infer::follow_settings(warning.clone(), config))
         .collect()
 }
 
@@ -64,6 +64,20 @@ mod tests {
             message: message.into(),
             key: None,
         }
+    }
+
+    #[test]
+    fn advice_about_dates_follows_the_settings() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let advice = "`day` (`31/01/2020`): dates land as text; to have dates name the format";
+        let landed = [Warning::new("looks_like_dates", advice).with_key("contract.dates")];
+        assert_eq!(holding(&config, &landed), landed);
+        config.contract.dates = vec!["%d/%m/%Y".into()];
+        let held = holding(&config, &landed);
+        assert!(
+            held[0].message.contains("`contract.dates` is set, but"),
+            "{held:?}"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod decide;
 mod distinct_values;
 mod inferred;
 mod kind;
+mod number_settings;
 mod survey;
 mod text_columns;
 mod type_warnings;
@@ -29,7 +30,7 @@ pub(crate) use self::{
     distinct_values::DistinctValues,
     inferred::{Inferred, Types},
     survey::Survey,
-    type_warnings::{TYPE_WARNINGS, is_about_odd_values},
+    type_warnings::{TYPE_WARNINGS, follow_settings, is_about_odd_values},
 };
 use crate::record_places::RecordPlaces;
 

@@ -84,6 +84,9 @@ pub struct ColumnPreview {
     pub compared: u64,
     /// Count of distinct values among the `compared` ones.
     pub distinct: u64,
+    /// Lines of `csv`, such as `currency = "$"`, that read this text column as numbers.
+    #[serde(skip)]
+    pub number_settings: Vec<String>,
     /// Integers that no 64-bit float holds, in a column of integers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub large_integers: Option<LargeIntegers>,
@@ -228,6 +231,7 @@ impl SourcePreview {
                 samples: found.samples,
                 compared: values.map_or(0, |values| values.compared),
                 distinct: values.map_or(0, DistinctValues::count),
+                number_settings: found.number_settings,
                 large_integers: found.large_integers,
                 column_type,
                 name: found.name,

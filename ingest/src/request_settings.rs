@@ -89,7 +89,7 @@ fn check_response(source: &SourceConfig) -> Result<(), Error> {
         return wrong("csv", reason.into());
     }
     if format == Xml && !is_of_cells(&source.csv) {
-        let reason = "has keys for tables, which do nothing in XML; keep only `null_values`, `null_spellings`, `decimal_separator`, `thousands_separator` and `percent`";
+        let reason = "has keys for tables, which do nothing in XML; keep only `null_values`, `null_spellings`, `decimal_separator`, `thousands_separator`, `percent` and `currency`";
         return wrong("csv", reason.into());
     }
     if !source.response.lists.is_empty() && !matches!(format, Auto | Xml) {
@@ -123,6 +123,7 @@ fn is_of_cells(csv: &CsvConfig) -> bool {
         decimal_separator: csv.decimal_separator,
         thousands_separator: csv.thousands_separator,
         percent: csv.percent,
+        currency: csv.currency,
         ..CsvConfig::default()
     };
     *csv == plain

@@ -1,7 +1,7 @@
 //! Text of a CSV cell as a number, a timestamp or a missing value.
 //!
-//! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_separator`, `csv.thousands_separator`
-//! and `csv.percent` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of seven
+//! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_separator`, `csv.thousands_separator`,
+//! `csv.percent` and `csv.currency` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of seven
 //! and more digits without a point or a power of ten is that of a telephone number.
 
 use std::borrow::Cow;
@@ -44,6 +44,7 @@ pub struct CellFormat {
     decimal: char,
     thousands: Option<char>,
     percent: bool,
+    currency: Option<char>,
     nulls: NullSpellings,
 }
 
@@ -61,6 +62,7 @@ impl CellFormat {
             decimal: csv.decimal_separator.unwrap_or('.'),
             thousands: csv.thousands_separator,
             percent: csv.percent,
+            currency: csv.currency,
             nulls: csv.null_spellings,
         }
     }
@@ -78,6 +80,16 @@ impl CellFormat {
         let is_plain = self.decimal == '.' && self.thousands.is_none();
         if is_plain && number::is_number(text) {
             return Some(Cow::Borrowed(text));
+        }
+        if let Some(currency) = self.currency.filter(|sign| text.contains(*sign)) {
+            let number = without_currency(text, currency)?;
+            let plain = Self {
+                percent: false,
+                currency: None,
+                ..self
+            };
+            let number = plain.number(&number)?;
+            return Some(Cow::Owned(number.into_owned()));
         }
         let text = match text.strip_suffix('%') {
             Some(before) if self.percent => before.trim_end(),
@@ -114,6 +126,16 @@ impl CellFormat {
     }
 }
 
+/// The number of an amount, with its sign: `-$5` and `$-5` are `-5`, and so is `-5 $`.
+fn without_currency(amount: &str, currency: char) -> Option<String> {
+    let unsigned = amount.strip_prefix(['-', '+']).unwrap_or(amount);
+    let sign = &amount[..amount.len() - unsigned.len()];
+    let before = unsigned.strip_prefix(currency).map(str::trim_start);
+    let number = before.or_else(|| unsigned.strip_suffix(currency).map(str::trim_end))?;
+    let has_two_signs = !sign.is_empty() && number.starts_with(['-', '+']);
+    (!has_two_signs).then(|| format!("{sign}{number}"))
+}
+
 /// Returns true for the digits of a telephone number, given the text behind its plus sign.
 fn is_telephone(text: &str) -> bool {
     text.len() > PLUS_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -139,6 +161,16 @@ pub fn check(csv: &CsvConfig) -> Result<(), (&'static str, String)> {
         let shown = decimal.escape_debug();
         let reason = format!("`{shown}` cannot be a decimal separator; write `\".\"` or `\",\"`");
         return Err(("csv.decimal_separator", reason));
+    }
+    if let Some(sign) = csv.currency {
+        let is_separator = sign == decimal || Some(sign) == csv.thousands_separator;
+        if is_part(sign) || sign.is_whitespace() || is_separator {
+            let shown = sign.escape_debug();
+            let reason = format!(
+                "`{shown}` cannot be a currency sign; write one such as `\"$\"` or `\"€\"`"
+            );
+            return Err(("csv.currency", reason));
+        }
     }
     match csv.thousands_separator {
         Some(sign) if is_part(sign) => {
@@ -220,6 +252,47 @@ mod tests {
         check_number(format(',', None, false), "1.5", None);
         check_number(format('.', None, true), "17 %", Some("17"));
         check_number(format(',', None, true), "17,5%", Some("17.5"));
+    }
+
+    #[test]
+    fn amounts_are_numbers_in_the_declared_currency_alone() {
+        let dollars = CellFormat::new(&CsvConfig {
+            thousands_separator: Some(','),
+            currency: Some('$'),
+            percent: true,
+            ..CsvConfig::default()
+        });
+        for (text, expected) in [
+            ("$1,008.00", Some("1008.00")),
+            (" $ 5 ", Some("5")),
+            ("-$5", Some("-5")),
+            ("$-5", Some("-5")),
+            ("5\u{a0}$", Some("5")),
+            ("17", Some("17")),
+            ("17%", Some("17")),
+            ("-$-5", None),
+            ("$5%", None),
+            ("$$5", None),
+            ("5$5", None),
+            ("$", None),
+            ("€5", None),
+        ] {
+            check_number(dollars, text, expected);
+        }
+        check_number(CellFormat::default(), "$5", None);
+        let euros = CsvConfig {
+            currency: Some('€'),
+            ..CsvConfig::default()
+        };
+        check_number(CellFormat::new(&euros), "12.50 €", Some("12.50"));
+        assert!(check(&euros).is_ok());
+        for sign in ['E', '5', '.', ' ', '%'] {
+            let csv = CsvConfig {
+                currency: Some(sign),
+                ..CsvConfig::default()
+            };
+            assert_eq!(check(&csv).unwrap_err().0, "csv.currency", "{sign:?}");
+        }
     }
 
     #[test]

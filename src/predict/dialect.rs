@@ -111,6 +111,7 @@ fn differing_key(one: &CsvConfig, other: &CsvConfig) -> Option<&'static str> {
             "csv.thousands_separator",
         ),
         (one.percent != other.percent, "csv.percent"),
+        (one.currency != other.currency, "csv.currency"),
         (
             one.null_spellings != other.null_spellings,
             "csv.null_spellings",

@@ -37,6 +37,8 @@ pub(super) struct ColumnCounts {
     pub(super) formats: FittingFormats,
     /// True if any number with a decimal comma has groups of thousands, such as `1.234,56`.
     pub(super) has_grouped_commas: bool,
+    /// Currency signs of its amounts, each with the kind of the number.
+    pub(super) amounts: BTreeSet<(char, Kind)>,
     /// Distinct values, in a survey that counts them.
     pub(super) distinct: DistinctValues,
 }
@@ -84,7 +86,10 @@ impl ColumnCounts {
     /// Notes the spelling of a missing value, and the formats that fit a date.
     fn add_cell(&mut self, kind: Kind, text: &str) {
         self.has_cells = true;
-        self.has_grouped_commas |= kind == Kind::DecimalComma && text.contains('.');
+        let amount = Kind::of_amount(text.trim()).filter(|_| kind == Kind::Amount);
+        let number = amount.map_or(kind, |(_, number)| number);
+        self.has_grouped_commas |= number == Kind::DecimalComma && text.contains('.');
+        self.amounts.extend(amount);
         if kind == Kind::Missing {
             *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
             return;
@@ -182,6 +187,7 @@ impl ColumnCounts {
         FoundColumn {
             name: self.name.clone(),
             r#type,
+            number_settings: Vec::new(),
             missing: rows.saturating_sub(values) + spelled,
             absent: rows.saturating_sub(values + self.nulls),
             large_integers: match r#type {

@@ -10,6 +10,8 @@ use crate::record_places::RecordPlaces;
 pub(super) struct Rules<'a> {
     pub(super) max_odd_fraction: f64,
     pub(super) is_widen: bool,
+    /// True if `contract.dates` has formats.
+    pub(super) has_date_formats: bool,
     /// Places of the records.
     pub(super) places: &'a RecordPlaces,
 }
@@ -157,6 +159,7 @@ const fn hint(kind: Kind) -> Option<&'static str> {
         Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_separator` may read"),
         Kind::DecimalComma => Some(", which `csv.decimal_separator` may read"),
         Kind::Percent => Some(", which `csv.percent` reads"),
+        Kind::Amount => Some(", which `csv.currency` may read"),
         _ => None,
     }
 }

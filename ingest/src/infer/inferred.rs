@@ -32,6 +32,8 @@ pub(crate) struct FoundColumn {
     pub(crate) absent: u64,
     /// A few of its values.
     pub(crate) samples: Vec<String>,
+    /// Lines of `csv` that read the text column as numbers.
+    pub(crate) number_settings: Vec<String>,
     /// Integers of an integer column that no 64-bit float holds.
     pub(crate) large_integers: Option<LargeIntegers>,
 }

@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Thousands,
     /// A number with a percent sign.
     Percent,
+    /// A number with a currency sign in front of or behind it.
+    Amount,
     /// Digits in three groups, as dates are written in many ways.
     UnclearDate,
     /// A usual spelling of a missing value.
@@ -85,6 +87,7 @@ impl Kind {
         Self::SomeComma,
         Self::Thousands,
         Self::Percent,
+        Self::Amount,
         Self::UnclearDate,
         Self::Missing,
         Self::NumberText,
@@ -191,6 +194,9 @@ impl Kind {
         if format.is_missing(text) {
             return Self::Missing;
         }
+        if Self::of_amount(text).is_some() {
+            return Self::Amount;
+        }
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
             return Self::Text;
@@ -199,6 +205,18 @@ impl Kind {
             return Self::ZeroDigits;
         }
         of_signs(text, unsigned)
+    }
+
+    /// Currency sign of an amount, and the kind of its number; `None` for other text.
+    pub(super) fn of_amount(text: &str) -> Option<(char, Self)> {
+        let currency = text.chars().find(|c| is_currency_sign(*c))?;
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let before = unsigned.strip_prefix(currency);
+        let number = before.or_else(|| unsigned.strip_suffix(currency))?.trim();
+        let kind = Self::of_cell(number, CellFormat::default(), None);
+        let is_number = kind.is_number()
+            || matches!(kind, Self::DecimalComma | Self::SomeComma | Self::Thousands);
+        is_number.then_some((currency, kind))
     }
 
     /// Returns true for a number that a numeric column holds.
@@ -230,6 +248,7 @@ impl Kind {
             Self::Day => "dates",
             Self::DecimalComma | Self::SomeComma | Self::Thousands => "digits with commas",
             Self::Percent => "percentages",
+            Self::Amount => "amounts with a currency sign",
             Self::UnclearDate => "dates of an unclear order",
             Self::Missing => "spellings of a missing value",
             Self::NumberText => "numbers as text",
@@ -307,6 +326,11 @@ fn of_commas(whole: &str, part: &str) -> Kind {
 fn has_offset(text: &str) -> bool {
     let time = text.get(10..).unwrap_or_default();
     time.contains(['Z', 'z', '+', '-'])
+}
+
+/// Returns true for a currency sign of Unicode.
+const fn is_currency_sign(c: char) -> bool {
+    matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{e3f}' | '\u{20a0}'..='\u{20cf}')
 }
 
 fn is_digits(text: &str) -> bool {
@@ -403,6 +427,10 @@ mod tests {
             (Kind::Thousands, &["1,234,567", "1,234.50"]),
             (Kind::Percent, &["17%", "-3.5 %", "3,5%"]),
             (
+                Kind::Amount,
+                &["$1,008.00", "-$5", "$ -5", "12.50 €", "1.234,56 €", "£7"],
+            ),
+            (
                 Kind::UnclearDate,
                 &["01/02/2020", "31.12.20", "1-2-2020 13:05", "2020/01/02"],
             ),
@@ -412,6 +440,10 @@ mod tests {
                 &[
                     "unknown",
                     "12 EUR",
+                    "$",
+                    "$5 off",
+                    "US$5",
+                    "$007",
                     "3 days",
                     "2023-02-30x",
                     "1,2,3",

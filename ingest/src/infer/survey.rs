@@ -12,7 +12,7 @@ use feedline_readers::{
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig, TypeContract},
     csv_cell::CellFormat,
-    record::{join_path, push_key},
+    record::{ColumnType, join_path, push_key},
 };
 
 use super::{
@@ -239,13 +239,18 @@ impl Survey {
                     false => config.infer.max_odd_fraction.get(),
                 },
                 is_widen,
+                has_date_formats: self.dates.is_some(),
                 places: &self.places,
             };
             let r#type = match declared {
                 Some(declared) => Some(declared.column_type()),
                 None => column.decide(rules, &mut findings),
             };
-            inferred.columns.push(column.shown(r#type, self.rows));
+            let mut shown = column.shown(r#type, self.rows);
+            if r#type == Some(ColumnType::Utf8) {
+                shown.number_settings = column.number_settings(&config.csv);
+            }
+            inferred.columns.push(shown);
             if let (Some(r#type), None) = (r#type, declared) {
                 inferred.types.insert(column.name.clone(), r#type);
             }

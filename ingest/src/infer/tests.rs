@@ -147,6 +147,11 @@ fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
         &["looks_like_thousands"],
     );
     check(&[("17%", 3)], "", Some(Utf8), &["looks_like_percent"]);
+    let currency = ["looks_like_currency"];
+    check(&[("$1,008.00", 3), ("7", 1)], "", Some(Utf8), &currency);
+    check(&[("$7", 1), ("cheap", 3)], "", Some(Utf8), &[]);
+    let dollars = "csv = { currency = \"$\", thousands_separator = \",\" }\n";
+    check(&[("$1,008.50", 3), ("7", 1)], dollars, Some(Float64), &[]);
     check(
         &[("01/02/2020", 3), ("31/01/2020", 3)],
         "",
@@ -174,6 +179,78 @@ fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
     check(&[("17 %", 3)], "csv.percent = true\n", Some(Int64), &[]);
     let dates = "contract.dates = [\"%d/%m/%Y\"]\n";
     check(&[("01/02/2020", 3)], dates, Some(Timestamp), &[]);
+}
+
+#[test]
+fn amounts_name_the_settings_that_read_them_and_those_of_several_currencies_name_none() {
+    let found = |cells: &[&str], more: &str| {
+        let found = infer_values(cells.iter().map(|text| cell(text)).collect(), more);
+        let message = found.warnings[0].message.clone();
+        (found.columns[0].number_settings.clone(), message)
+    };
+    let (settings, message) = found(&["$1,008.00", "$999.50"], "");
+    let expected = ["thousands_separator = \",\"", "currency = \"$\""];
+    assert_eq!(settings, expected);
+    assert!(
+        message.ends_with("set `csv.thousands_separator = \",\"` and `csv.currency = \"$\"` to read them as numbers"),
+        "{message}"
+    );
+    let (settings, _) = found(&["1.234,56 €", "7 €"], "csv.decimal_separator = \",\"\n");
+    let expected = ["thousands_separator = \".\"", "currency = \"€\""];
+    assert_eq!(settings, expected);
+    let (settings, message) = found(&["$5", "€6"], "");
+    assert!(settings.is_empty());
+    assert!(message.ends_with("these are in `$`, `€`"), "{message}");
+    // The comma is the decimal separator already.
+    let (settings, message) = found(
+        &["$1,008.00", "$2,000.00"],
+        "csv.decimal_separator = \",\"\n",
+    );
+    assert!(settings.is_empty());
+    assert!(message.ends_with("other separators"), "{message}");
+    let (settings, _) = found(&["1,017", "2,018"], "");
+    assert_eq!(settings, ["thousands_separator = \",\""]);
+    let (settings, _) = found(&["17%", "18%"], "");
+    assert_eq!(settings, ["percent = true"]);
+}
+
+#[test]
+fn advice_to_set_a_key_becomes_advice_to_reset_once_the_key_is_set() {
+    let landed = |cells: &[&str], before: &str, now: &str| {
+        let found = infer_values(cells.iter().map(|text| cell(text)).collect(), before);
+        let config = config(now);
+        follow_settings(found.warnings[0].clone(), &config).message
+    };
+    let dates = "contract.dates = [\"%d/%m/%Y\"]\n";
+    let percent = "csv.percent = true\n";
+    let comma = "csv.thousands_separator = \",\"\n";
+    for (cells, now) in [
+        (["31/01/2020", "01/02/2020"], dates),
+        (["17%", "18%"], percent),
+        (["1,017", "2,018"], comma),
+        (["$5", "$6"], "csv.currency = \"$\"\n"),
+    ] {
+        let message = landed(&cells, "", now);
+        assert!(
+            message.contains(
+                "is set, but a column keeps its type: `feedline ingest reset PIPELINE.toml s`"
+            ),
+            "{message}"
+        );
+        assert!(
+            !message.contains("to have dates name") && !message.contains("; set `"),
+            "{message}"
+        );
+        let unset = landed(&cells, "", "");
+        assert!(!unset.contains("reset"), "{unset}");
+    }
+    // Other formats were set when these landed.
+    let message = landed(&["31.01.2020", "01.02.2020"], dates, dates);
+    assert!(
+        message.contains("the formats of `contract.dates` fit 0 of 2"),
+        "{message}"
+    );
+    assert!(!message.contains("reset"), "{message}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Text columns whose values may have another meaning.
 
 use super::{
-    column_counts::ColumnCounts, decide::Rules, kind::Kind, type_warnings::ColumnFindings,
+    column_counts::ColumnCounts,
+    decide::Rules,
+    kind::Kind,
+    type_warnings::{ColumnFindings, DECLARED_FIT},
 };
 
 /// Kinds of cells that may be dates.
@@ -33,10 +36,12 @@ impl ColumnCounts {
             findings.has_grouped_commas |= self.has_grouped_commas;
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
             findings.thousands.push(self.named(&thousands));
+        } else if self.count(Kind::Amount) > 0 && is_most(self.count(Kind::Amount) + numbers) {
+            self.note_amounts(findings);
         } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
             findings.percents.push(self.named(&[Kind::Percent]));
         } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&UNCLEAR_DATES)) {
-            self.note_dates(findings);
+            self.note_dates(rules, findings);
         } else if !rules.is_widen && self.is_mixed(numbers) {
             self.note_mixed(rules, findings);
         }
@@ -46,14 +51,20 @@ impl ColumnCounts {
         kinds.iter().map(|kind| self.count(*kind)).sum()
     }
 
+    /// Collects a column of amounts with a currency sign.
+    fn note_amounts(&self, findings: &mut ColumnFindings) {
+        findings.amounts.push(self.named(&[Kind::Amount]));
+        let notation = &mut findings.amount_notation;
+        notation.amounts.extend(self.amounts.iter().copied());
+        notation.has_grouped_commas |= self.has_grouped_commas;
+    }
+
     /// Collects a column of dates in no declared format.
-    fn note_dates(&self, findings: &mut ColumnFindings) {
-        let declared = match self.count_all(&[Kind::DeclaredDate, Kind::AmbiguousDate]) {
-            0 => String::new(),
-            fit => format!(
-                "; the formats of `contract.dates` fit {fit} of {}",
-                self.values()
-            ),
+    fn note_dates(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let fit = self.count_all(&[Kind::DeclaredDate, Kind::AmbiguousDate]);
+        let declared = match rules.has_date_formats {
+            false => String::new(),
+            true => format!("; {DECLARED_FIT} {fit} of {}", self.values()),
         };
         let fitting = self.formats.get();
         let note = match fitting {

@@ -6,6 +6,8 @@ use feedline_schemas::{
     report::Warning,
 };
 
+use super::number_settings::NumberNotation;
+
 /// Most columns that a warning names.
 const NAMED: usize = 5;
 
@@ -15,24 +17,64 @@ const MIXED_TYPES: &str = "mixed_types";
 const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
 const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
 const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
+const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
 const LOOKS_LIKE_DATES: &str = "looks_like_dates";
 const LOCAL_TIMES: &str = "local_times";
 const DIGITS_ROUNDED: &str = "digits_rounded";
 const AMBIGUOUS_DATES: &str = "ambiguous_dates";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 10] = [
+pub(crate) const TYPE_WARNINGS: [&str; 11] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
     LOOKS_LIKE_DECIMAL_COMMA,
     LOOKS_LIKE_THOUSANDS,
     LOOKS_LIKE_PERCENT,
+    LOOKS_LIKE_CURRENCY,
     LOOKS_LIKE_DATES,
     LOCAL_TIMES,
     DIGITS_ROUNDED,
     AMBIGUOUS_DATES,
 ];
+
+/// Begin of the words about the values that configured formats of dates fit.
+pub(super) const DECLARED_FIT: &str = "the formats of `contract.dates` fit";
+/// Begins of the advice to set a key.
+const SET: &str = "; set `csv.";
+const NAME_THE_FORMAT: &str = "; to have dates name the format";
+
+/// Returns a landed warning about numbers or dates in text as it holds under `config`: a key that it
+/// advises to set and that is set by now needs a reset.
+pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Warning {
+    let csv = &config.csv;
+    let key = warning.key.as_deref().unwrap_or_default();
+    let (advice, is_set) = match (warning.code.as_str(), key) {
+        (LOOKS_LIKE_DECIMAL_COMMA, "csv.thousands_separator") => {
+            (SET, csv.thousands_separator == Some('.'))
+        }
+        (LOOKS_LIKE_DECIMAL_COMMA, _) => (SET, csv.decimal_separator == Some(',')),
+        (LOOKS_LIKE_THOUSANDS, _) => (
+            SET,
+            [csv.thousands_separator, csv.decimal_separator].contains(&Some(',')),
+        ),
+        (LOOKS_LIKE_PERCENT, _) => (SET, csv.percent),
+        (LOOKS_LIKE_CURRENCY, _) => (SET, csv.currency.is_some()),
+        (LOOKS_LIKE_DATES, _) => (
+            NAME_THE_FORMAT,
+            !config.contract.dates.is_empty() && !warning.message.contains(DECLARED_FIT),
+        ),
+        _ => return warning,
+    };
+    if is_set && let Some((found, _)) = warning.message.split_once(advice) {
+        warning.message = format!(
+            "{found}; `{key}` is set, but a column keeps its type: `feedline ingest reset PIPELINE.toml {}` re-reads \
+             everything with it",
+            config.name
+        );
+    }
+    warning
+}
 
 /// Returns true if a warning about odd values matches the contract's current handling of them.
 pub(crate) fn is_about_odd_values(message: &str, types: TypeContract) -> bool {
@@ -59,6 +101,8 @@ pub(super) struct ColumnFindings {
     pub(super) has_grouped_commas: bool,
     pub(super) thousands: Vec<String>,
     pub(super) percents: Vec<String>,
+    pub(super) amounts: Vec<String>,
+    pub(super) amount_notation: NumberNotation,
     pub(super) dates: Vec<String>,
     /// A format of the first of `dates` that any fits.
     pub(super) format: Option<String>,
@@ -121,8 +165,31 @@ impl ColumnFindings {
         )
     }
 
+    fn explain_amounts(&self, config: &SourceConfig) -> String {
+        let currencies = self.amount_notation.currencies();
+        if let [_, _, ..] = currencies[..] {
+            let signs: Vec<String> = currencies.iter().map(|sign| format!("`{sign}`")).collect();
+            return format!(
+                "amounts with a currency sign land as text; `csv.currency` reads one currency, and these are in {}",
+                signs.join(", ")
+            );
+        }
+        let settings = self.amount_notation.settings(&config.csv);
+        if settings.is_empty() {
+            return "amounts with a currency sign land as text: `csv` has another currency or other separators".to_owned();
+        }
+        let settings: Vec<String> = settings
+            .iter()
+            .map(|line| format!("`csv.{line}`"))
+            .collect();
+        format!(
+            "amounts with a currency sign land as text; set {} to read them as numbers",
+            settings.join(" and ")
+        )
+    }
+
     /// Text columns whose values look like numbers or dates of another notation.
-    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 4] {
+    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 5] {
         let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
         let format = self.format.as_ref().map_or_else(String::new, |format| {
             format!(", such as `contract.dates = [\"{format}\"]`")
@@ -149,11 +216,17 @@ impl ColumnFindings {
                 "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17",
             ),
             warn_of_columns(
+                LOOKS_LIKE_CURRENCY,
+                "csv.currency",
+                &self.amounts,
+                &self.explain_amounts(config),
+            ),
+            warn_of_columns(
                 LOOKS_LIKE_DATES,
                 "contract.dates",
                 &self.dates,
                 &format!(
-                    "dates that are not written as in ISO 8601 land as text; to have dates name the format that they are written in{format}"
+                    "dates that are not written as in ISO 8601 land as text{NAME_THE_FORMAT} that they are written in{format}"
                 ),
             ),
         ]

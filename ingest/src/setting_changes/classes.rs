@@ -311,6 +311,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("csv.decimal_separator", Logged(NextFile)),
     key("csv.thousands_separator", Logged(NextFile)),
     key("csv.percent", Logged(NextFile)),
+    key("csv.currency", Logged(NextFile)),
     key(
         "infer.rows",
         Immediate("for a source without landed records; landed columns keep their types"),

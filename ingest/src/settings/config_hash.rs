@@ -55,6 +55,7 @@ mod tests {
             "csv.null_values=['NA']",
             "csv.decimal_separator=','",
             "csv.percent=true",
+            "csv.currency='$'",
             "idx.labels=l",
             "text.separator='--'",
             "archive.member='*.csv'",

@@ -59,6 +59,11 @@ pub struct CsvConfig {
     /// false: such a column is text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub percent: bool,
+    /// Currency sign in front of or behind numbers, one character such as `"$"`; `$17.50` is read
+    /// as 17.5 and `-$3` as -3. Amounts in another currency do not fit the column. Default: none,
+    /// so such a column is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<char>,
 }
 
 /// Words that are read as missing in columns that are not text.
@@ -95,6 +100,7 @@ impl Default for CsvConfig {
             decimal_separator: None,
             thousands_separator: None,
             percent: false,
+            currency: None,
         }
     }
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// XML and CSV have no types of their own. Their texts are cells: as for `files` in CSV, the first
 /// batch decides the types of the columns, and `csv.null_values`, `csv.null_spellings`,
-/// `csv.decimal_separator`, `csv.thousands_separator` and `csv.percent` apply to them.
+/// `csv.decimal_separator`, `csv.thousands_separator`, `csv.percent` and `csv.currency` apply to
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResponseConfig {

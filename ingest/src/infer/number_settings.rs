@@ -1,0 +1,94 @@
+//! Settings of `csv` that read text columns as numbers.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::config::CsvConfig;
+
+use super::{column_counts::ColumnCounts, kind::Kind};
+
+/// Notation of the numbers in text columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NumberNotation {
+    /// Currency signs of amounts, each with the kind of the number.
+    pub(super) amounts: BTreeSet<(char, Kind)>,
+    /// Other kinds of the numbers.
+    pub(super) kinds: BTreeSet<Kind>,
+    /// True if any number with a decimal comma has groups of thousands.
+    pub(super) has_grouped_commas: bool,
+}
+
+impl NumberNotation {
+    /// Currency signs, each once.
+    pub(super) fn currencies(&self) -> Vec<char> {
+        let signs: BTreeSet<char> = self.amounts.iter().map(|(sign, _)| *sign).collect();
+        signs.into_iter().collect()
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        let mut amounts = self.amounts.iter();
+        self.kinds.contains(&kind) || amounts.any(|(_, number)| *number == kind)
+    }
+
+    /// Decimal and thousands separator, where they are not the default ones.
+    fn separators(&self) -> (Option<char>, Option<char>) {
+        let has_thousands = self.has(Kind::Thousands) || self.has(Kind::SomeComma);
+        match self.has(Kind::DecimalComma) {
+            true => (Some(','), self.has_grouped_commas.then_some('.')),
+            false => (None, has_thousands.then_some(',')),
+        }
+    }
+
+    /// Lines of `csv`, such as `currency = "$"`, that are not in `csv` and read the numbers; none
+    /// for amounts in several currencies, and where `csv` has other separators.
+    pub(super) fn settings(&self, csv: &CsvConfig) -> Vec<String> {
+        let currency = match self.currencies()[..] {
+            [] => None,
+            [one] => Some(one),
+            _ => return Vec::new(),
+        };
+        let (decimal, thousands) = self.separators();
+        let characters = [
+            ("decimal_separator", decimal, csv.decimal_separator),
+            ("thousands_separator", thousands, csv.thousands_separator),
+            ("currency", currency, csv.currency),
+        ];
+        let is_other = |(_, own, set): &(_, Option<char>, Option<char>)| {
+            own.is_some() && set.is_some() && own != set
+        };
+        let decimal_now = decimal.or(csv.decimal_separator).unwrap_or('.');
+        let thousands_now = thousands.or(csv.thousands_separator);
+        if characters.iter().any(is_other) || thousands_now == Some(decimal_now) {
+            return Vec::new();
+        }
+        let new = characters.into_iter().filter(|(_, own, set)| own != set);
+        let new = new.filter_map(|(key, own, _)| Some(format!("{key} = \"{}\"", own?)));
+        let percent = self.has(Kind::Percent) && !csv.percent;
+        new.chain(percent.then(|| "percent = true".to_owned()))
+            .collect()
+    }
+}
+
+impl ColumnCounts {
+    /// Lines of `csv` that read nine tenths of the values of this text column as numbers; none if
+    /// there are no such settings.
+    pub(super) fn number_settings(&self, csv: &CsvConfig) -> Vec<String> {
+        let kinds = [
+            Kind::DecimalComma,
+            Kind::SomeComma,
+            Kind::Thousands,
+            Kind::Percent,
+            Kind::Amount,
+        ];
+        let found: BTreeSet<Kind> = kinds.into_iter().filter(|k| self.count(*k) > 0).collect();
+        let numbers = self.sum(|kind| kind.is_number() || found.contains(&kind));
+        if found.is_empty() || numbers * 10 < self.values() * 9 {
+            return Vec::new();
+        }
+        let notation = NumberNotation {
+            amounts: self.amounts.clone(),
+            kinds: found,
+            has_grouped_commas: self.has_grouped_commas,
+        };
+        notation.settings(csv)
+    }
+}
