@@ -66,6 +66,7 @@ pub(crate) use self::{
     dates::{Dates, FittingFormats, is_format, iso_micros},
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
     missing_values::ALARMS,
+    new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
 };
 use self::{map_columns::MapColumns, missing_values::Met};

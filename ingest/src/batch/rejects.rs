@@ -1,6 +1,10 @@
 //! Rejected records, and the columns of their file besides the system ones.
 
-use crate::{contract::Rejection, error::Error, record_places::RecordPlaces};
+use crate::{
+    contract::{Rejection, TOO_MANY_COLUMNS},
+    error::Error,
+    record_places::RecordPlaces,
+};
 use feedline_readers::{
     record::Record,
     value::{Value, one_line, shorten},
@@ -74,13 +78,14 @@ impl Reject {
     }
 }
 
-/// Describes a rejected record for messages: the reason and the record.
+/// Describes a rejected record for messages: the reason, and the record unless its first columns say
+/// nothing about it.
 pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
-    format!(
-        "`{reason}`: {}: {}",
-        one_line(&shorten(detail, 300)),
-        one_line(&shorten(raw, 200))
-    )
+    let detail = format!("`{reason}`: {}", one_line(&shorten(detail, 300)));
+    match reason {
+        TOO_MANY_COLUMNS => detail,
+        _ => format!("{detail}: {}", one_line(&shorten(raw, 200))),
+    }
 }
 
 /// Error of a run that a rejection stops.
@@ -153,6 +158,15 @@ mod tests {
             "`b.csv`: line 7: 2 fields",
         ];
         assert_eq!(rejects.map(|reject| reject.detail), expected);
+    }
+
+    #[test]
+    fn a_sample_has_the_record_unless_its_first_columns_say_nothing() {
+        let record = r#"{"c0":1}"#;
+        let wide = describe(TOO_MANY_COLUMNS, "3001 columns", record);
+        assert_eq!(wide, "`too_many_columns`: 3001 columns");
+        let conflict = describe("type_conflict", "column `c0`", record);
+        assert_eq!(conflict, r#"`type_conflict`: column `c0`: {"c0":1}"#);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::flatten::Leaf;
 
+/// Reason of a record with more columns than the contract allows.
+pub(crate) const TOO_MANY_COLUMNS: &str = "too_many_columns";
+
 impl Contract<'_> {
     /// Decides about the leaves of a record that have no columns yet. Returns the leaves that stay
     /// and sets their `places`.
@@ -47,7 +50,7 @@ impl Contract<'_> {
             return Ok(leaves);
         };
         Err(Verdict::Reject(Rejection {
-            reason: "too_many_columns",
+            reason: TOO_MANY_COLUMNS,
             path,
             detail: format!(
                 "with the {} new ones of this record the source would have {} columns, `contract.max_columns` is {most}",
