@@ -12,7 +12,7 @@ use feedline_storage::Store;
 use feedline_trainer::Prior;
 use tokio::task::spawn_blocking;
 
-use crate::output::{Text, line, number};
+use crate::output::{Text, counted, line, number};
 
 /// Dataset, model and rule of an edit.
 pub(crate) struct Edit {
@@ -74,7 +74,11 @@ impl Text for EditReport {
         line(
             out,
             "tokens",
-            format!("{} in {} documents", counts.tokens, counts.documents),
+            format!(
+                "{} in {}",
+                counts.tokens,
+                counted(counts.documents, "document")
+            ),
         )?;
         let over = format!(
             "{} ({}) at or over {}",
@@ -112,9 +116,9 @@ fn write_figures(name: &str, figures: &TextFigures, out: &mut String) -> fmt::Re
         out,
         name,
         format!(
-            "perplexity {}; of 1, 10, 50, 90 and 99 % of {} windows at most {}",
+            "perplexity {}; of 1, 10, 50, 90 and 99 % of {} at most {}",
             number(found.all),
-            found.windows,
+            counted(found.windows, "window"),
             quantiles.join(", ")
         ),
     )?;

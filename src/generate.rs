@@ -19,7 +19,7 @@ use feedline_trainer::{ChosenRun, Continuation, SpecialIds, TextGenerator, check
 
 use crate::{
     exit::shown,
-    output::{Text, line, used_run, write_warnings},
+    output::{Text, counted, line, used_run, write_warnings},
     stop::Stop,
 };
 
@@ -226,17 +226,18 @@ impl Text for GenerateReport {
         let top_k = top_k.map_or_else(String::new, |k| format!(", top-k {k}"));
         let top_p = top_p.map_or_else(String::new, |p| format!(", top-p {p}"));
         let drawn = format!(
-            "temperature {temperature}{top_k}{top_p}, seed {seed}, at most {tokens} tokens a text"
+            "temperature {temperature}{top_k}{top_p}, seed {seed}, at most {} a text",
+            counted(tokens.into(), "token")
         );
         line(out, "sampling", drawn)?;
-        line(out, "prompt", format!("{} tokens", self.prompt_tokens))?;
+        line(out, "prompt", counted(self.prompt_tokens.into(), "token"))?;
         for (number, text) in self.texts.iter().enumerate() {
             let end = match text.end {
                 GeneratedEnd::EndOfText => "the model ended the text",
                 GeneratedEnd::Length => "it has the requested length (`--tokens`)",
                 GeneratedEnd::Stopped => "it was stopped",
             };
-            let made = format!("{} tokens; {end}", text.tokens);
+            let made = format!("{}; {end}", counted(text.tokens.into(), "token"));
             line(out, &format!("text {number}"), made)?;
         }
         write_warnings(&self.warnings, out)

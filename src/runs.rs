@@ -9,7 +9,7 @@ use feedline_schemas::run::RunState;
 use feedline_trainer::runs::{Comparison, ListedRun, RunList};
 use serde::Serialize;
 
-use crate::output::{Text, number};
+use crate::output::{Text, counted, number};
 
 /// Maximum terminal columns of tables.
 const WIDTH: usize = 100;
@@ -116,9 +116,9 @@ fn reached(run: &ListedRun) -> Option<String> {
 
 /// The dataset of a run.
 fn trained_on(run: &ListedRun) -> String {
-    let rows = run
-        .rows
-        .map_or_else(String::new, |rows| format!(", {rows} training rows"));
+    let rows = run.rows.map_or_else(String::new, |rows| {
+        format!(", {}", counted(rows, "training row"))
+    });
     format!("dataset {}{rows}, {}", run.fingerprint, run.dataset)
 }
 

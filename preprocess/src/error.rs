@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use feedline_schemas::{Classified, ContractError, ErrorKind, manifest::Split};
+use feedline_schemas::{
+    Classified, ContractError, ErrorKind, count::counted, manifest::Split,
+};
 use tokio::task::JoinError;
 
 use crate::error_chain::one_line;
@@ -70,8 +72,9 @@ pub enum Error {
     },
     /// A split that should hold rows holds none.
     #[error(
-        "the {split} split is empty although its fraction is {share}: {rows} rows were split into {train} train, {validation} validation, \
-         {test} test{left_out}; {advice}"
+        "the {split} split is empty although its fraction is {share}: {total} became {train} train, {validation} validation, \
+         {test} test{left_out}; {advice}",
+        total = counted(*rows, "row")
     )]
     EmptySplit {
         /// The empty split.

@@ -10,6 +10,7 @@ mod check;
 pub mod checkpoint;
 pub mod commit;
 pub mod config;
+pub mod count;
 pub mod csv_cell;
 pub mod diagnostics;
 pub mod edit;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use feedline_schemas::units::ByteSize;
 
-use super::text::{Text, line};
+use super::text::{Text, counted, line};
 use crate::bench::BenchReport;
 
 impl Text for BenchReport {
@@ -74,8 +74,8 @@ impl Text for BenchReport {
                 out,
                 "replaced",
                 format!(
-                    "{} samples that could not be used",
-                    self.metrics.quarantined
+                    "{} that could not be used",
+                    counted(self.metrics.quarantined, "sample")
                 ),
             )?;
         }

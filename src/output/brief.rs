@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Serialize, Serializer};
 
-use super::text::{Text, line};
+use super::text::{Text, counted, line};
 
 /// Most lines of a report without `--verbose`.
 const MAX_LINES: usize = 25;
@@ -109,14 +109,15 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
             line(
                 out,
                 "",
-                format!("and {} more warnings", warnings.len() - shown),
+                "and ".to_owned() + &counted((warnings.len() - shown) as u64, "more warning"),
             )?;
         }
     }
     if left_out.lines > 0 {
         let OmittedLines { lines, kinds } = &left_out;
         let kinds = kinds.join(", ");
-        let text = format!("{lines} lines with `--verbose` ({kinds}), everything with `--json`");
+        let lines = counted(*lines as u64, "line");
+        let text = format!("{lines} with `--verbose` ({kinds}), everything with `--json`");
         line(out, "more", text)?;
     }
     match next {

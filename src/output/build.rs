@@ -16,7 +16,10 @@ use feedline_schemas::{
 
 use super::{
     dataset,
-    text::{Text, grouped, line, number, write_reasons, write_rejects, write_warnings},
+    text::{
+        Text, counted, grouped, grouped_as, line, number, write_reasons, write_rejects,
+        write_warnings,
+    },
 };
 
 pub(super) fn write_filtered(
@@ -29,8 +32,10 @@ pub(super) fn write_filtered(
     write_reasons("  left out", reasons, sample, out)?;
     if let Some(found) = redacted {
         let text = format!(
-            "{} e-mail addresses, {} telephone numbers, {} cards",
-            found.emails, found.phones, found.cards
+            "{}, {}, {}",
+            counted(found.emails, "e-mail address"),
+            counted(found.phones, "telephone number"),
+            counted(found.cards, "card")
         );
         line(out, "redacted", text)?;
     }
@@ -40,8 +45,12 @@ pub(super) fn write_filtered(
             out,
             "near copies",
             format!(
-                "{} clusters among {} documents, the largest of {}; bands of {} x {}",
-                found.clusters, found.documents, found.largest, found.bands, found.rows
+                "{} among {}, the largest of {}; bands of {} x {}",
+                counted(found.clusters, "cluster"),
+                counted(found.documents, "document"),
+                found.largest,
+                found.bands,
+                found.rows
             ),
         ),
     }
@@ -58,13 +67,20 @@ pub(super) fn write_conflicts(
     out: &mut String,
 ) -> fmt::Result {
     if let Some(ConflictCounts { contents, rows }) = conflicts {
-        let text = format!("{contents} contents with several targets, in {rows} rows");
+        let text = format!(
+            "{} with several targets, in {}",
+            counted(contents, "content"),
+            counted(rows, "row")
+        );
         line(out, "conflicts", text)?;
     }
     if let Some(found) = groups {
         let text = format!(
-            "{} train, {} validation, {} test, the largest of {} rows",
-            found.train, found.validation, found.test, found.largest
+            "{} train, {} validation, {} test, the largest of {}",
+            found.train,
+            found.validation,
+            found.test,
+            counted(found.largest, "row")
         );
         line(out, "groups", text)?;
     }
@@ -80,7 +96,8 @@ pub(super) fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result
             unused,
         } = join;
         let text = format!(
-            "`{source}`: {matched} rows matched, {unmatched} did not; {unused} of its rows unused"
+            "`{source}`: {} matched, {unmatched} did not; {unused} of its rows unused",
+            counted(*matched, "row")
         );
         line(out, "joined", text)?;
     }
@@ -94,17 +111,20 @@ pub(super) fn write_windows(
 ) -> fmt::Result {
     let Some(found) = windows else { return Ok(()) };
     let text = format!(
-        "{} of {} rows each; of the other rows {} lack a whole window and {} the stride leaves out",
-        found.windows, found.length, found.incomplete, found.skipped
+        "{} of {} each; of the other rows {} lack a whole window and {} the stride leaves out",
+        found.windows,
+        counted(found.length.into(), "row"),
+        found.incomplete,
+        found.skipped
     );
     line(out, "windows", text)?;
     for forecast in naive {
         let splits = forecast.splits.iter();
         let splits = splits.map(|(split, metrics)| format!("{split} rmse {:.6}", metrics.rmse));
         let text = format!(
-            "{}, {} rows before: {}",
+            "{}, {} before: {}",
             forecast.method.as_str(),
-            forecast.lag,
+            counted(forecast.lag.into(), "row"),
             splits.collect::<Vec<_>>().join(", ")
         );
         line(out, "naive", text)?;
@@ -119,8 +139,12 @@ pub(super) fn write_images(
 ) -> fmt::Result {
     if let Some(found) = near {
         let text = format!(
-            "{} clusters among {} images, the largest of {}; bands of {} x {}",
-            found.clusters, found.images, found.largest, found.bands, found.bits
+            "{} among {}, the largest of {}; bands of {} x {}",
+            counted(found.clusters, "cluster"),
+            counted(found.images, "image"),
+            found.largest,
+            found.bands,
+            found.bits
         );
         line(out, "near images", text)?;
     }
@@ -147,9 +171,9 @@ impl Text for DatasetReport {
             out,
             "rows",
             format!(
-                "{} read, {} duplicates dropped, {} rejected",
+                "{} read, {} dropped, {} rejected",
                 grouped(self.rows_in),
-                grouped(self.duplicates),
+                grouped_as(self.duplicates, "duplicate"),
                 grouped(self.rejected)
             ),
         )?;
@@ -192,7 +216,8 @@ impl Text for DatasetReport {
             )?;
         }
         if let Some(cut) = self.cut.filter(|cut| cut.rows > 0) {
-            let text = format!("{} tokens, off the ends of {} texts", cut.tokens, cut.rows);
+            let (tokens, texts) = (counted(cut.tokens, "token"), counted(cut.rows, "text"));
+            let text = format!("{tokens}, off the ends of {texts}");
             line(out, "cut off", text)?;
         }
         line(
@@ -216,15 +241,15 @@ fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
         out,
         "added",
         format!(
-            "{} read, {} duplicates dropped, {} rejected; {} train, {} validation, {} test in {} shards, {} shards kept",
+            "{} read, {} dropped, {} rejected; {} train, {} validation, {} test in {}, {} kept",
             added.rows_in,
-            added.duplicates,
+            counted(added.duplicates, "duplicate"),
             added.rejected,
             added.train,
             added.validation,
             added.test,
-            added.shards,
-            added.kept_shards
+            counted(added.shards, "shard"),
+            counted(added.kept_shards, "shard")
         ),
     )?;
     for shift in &added.shifts {

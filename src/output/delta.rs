@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use feedline_schemas::report::{DeltaReport, DeltaTableReport};
 
-use super::text::{Text, grouped, line, write_warnings};
+use super::text::{Text, grouped, grouped_as, line, write_warnings};
 
 impl Text for DeltaReport {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -18,13 +18,13 @@ impl Text for DeltaReport {
             line(out, "no tables", "nothing has landed yet")?;
         }
         for table in &self.tables {
-            let text = format!("{} files, {}", grouped(table.files), position(table));
+            let text = format!("{}, {}", grouped_as(table.files, "file"), position(table));
             line(out, &table.table, text)?;
             line(out, "  table", &table.url)?;
             if table.copies > 0 {
                 let text = format!(
-                    "{} files written again as {} bytes: their columns have wider types by now",
-                    grouped(table.copies),
+                    "{} written again as {} bytes: their columns have wider types by now",
+                    grouped_as(table.copies, "file"),
                     grouped(table.copied_bytes)
                 );
                 line(out, "  copied", text)?;
@@ -53,9 +53,8 @@ fn position(table: &DeltaTableReport) -> String {
     match table.behind {
         0 => format!("version {version}, up to entry {sequence}"),
         behind => format!(
-            "version {version}, up to entry {sequence}, {} {} behind: run `feedline ingest delta`",
-            grouped(behind),
-            if behind == 1 { "entry" } else { "entries" }
+            "version {version}, up to entry {sequence}, {} behind: run `feedline ingest delta`",
+            grouped_as(behind, "entry")
         ),
     }
 }

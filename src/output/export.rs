@@ -10,7 +10,7 @@ use feedline_schemas::{
     units::ByteSize,
 };
 
-use super::text::{Text, grouped, line};
+use super::text::{Text, counted, grouped, line};
 
 /// Columns that are listed, each with its reason.
 const LISTED: usize = 10;
@@ -60,7 +60,11 @@ impl Text for DataExportReport {
         line(
             out,
             "rows",
-            format!("{} in {} columns", grouped(self.rows), self.columns),
+            format!(
+                "{} in {}",
+                grouped(self.rows),
+                counted(self.columns, "column")
+            ),
         )?;
         for (split, rows) in &self.splits {
             line(out, &format!("  {split}"), grouped(*rows))?;
@@ -109,7 +113,7 @@ fn write_columns(name: &str, columns: &BTreeMap<String, String>, out: &mut Strin
         more => line(
             out,
             name,
-            format!("{more} columns more; `--json` lists all"),
+            counted(more as u64, "column") + " more; `--json` lists all",
         ),
     }
 }

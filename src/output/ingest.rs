@@ -18,7 +18,10 @@ use feedline_schemas::{
 
 use super::{
     delta::write_tables,
-    text::{Text, counted, grouped, line, shortened, write_rejects, write_warnings},
+    text::{
+        Text, counted, counted_as, grouped, grouped_as, line, shortened, write_rejects,
+        write_warnings,
+    },
 };
 
 impl Text for IngestReport {
@@ -77,8 +80,12 @@ impl Text for RepairReport {
             let RepairedSource {
                 kept, rows, pages, ..
             } = source;
-            let good =
-                format!("{kept} entries with {rows} rows of {pages} pages or files are good");
+            let good = format!(
+                "{} with {} of {} are good",
+                counted(*kept, "entry"),
+                counted(*rows, "row"),
+                pages_or_files(*pages)
+            );
             let (restored, unnamed) = (&source.restored, source.unnamed);
             if let Some(first) = restored.first() {
                 let done = if self.dry_run {
@@ -108,10 +115,11 @@ impl Text for RepairReport {
                 line(out, &source.name, format!("intact: {good}"))?;
                 continue;
             };
-            let set_aside = source.set_aside;
+            let set_aside = counted(source.set_aside, "entry");
             let again = format!(
-                "{} rows of {} pages or files, which the next run requests again: rows that the source no longer has are lost",
-                source.rows_set_aside, source.pages_set_aside
+                "{} of {}, which the next run requests again: rows that the source no longer has are lost",
+                counted(source.rows_set_aside, "row"),
+                pages_or_files(source.pages_set_aside)
             );
             line(out, &source.name, format!("damaged: {damage}"))?;
             line(out, "  kept", good)?;
@@ -119,14 +127,14 @@ impl Text for RepairReport {
                 line(
                     out,
                     "  would go",
-                    format!("{set_aside} entries after them; rerun without `--dry-run`"),
+                    format!("{set_aside} after them; rerun without `--dry-run`"),
                 )?;
                 line(out, "  with them", again)?;
             } else {
                 line(
                     out,
                     "  moved away",
-                    format!("{set_aside} entries, in {}", source.url),
+                    format!("{set_aside}, in {}", source.url),
                 )?;
                 line(out, "  with them", again)?;
                 line(
@@ -160,7 +168,10 @@ impl Text for LandingVerifyReport {
                 "damaged"
             };
             let good = format!(
-                "{state}: {entries} entries with {rows} rows and {files} files of {bytes} bytes are good"
+                "{state}: {} with {} and {} of {bytes} bytes are good",
+                counted(*entries, "entry"),
+                counted(*rows, "row"),
+                counted(*files, "file")
             );
             line(out, &source.name, good)?;
             write_damage(&source.damage, out)?;
@@ -231,7 +242,8 @@ impl Text for AmendReport {
                 ..
             } = self;
             let text = format!(
-                "{rejected} rejected records: {landed} land, {duplicates} have landed before, {still_rejected} are still rejected"
+                "{}: {landed} land, {duplicates} have landed before, {still_rejected} are still rejected",
+                counted(*rejected, "rejected record")
             );
             line(out, "read again", text)?;
         } else if let Some(compacted) = &self.compacted {
@@ -240,10 +252,7 @@ impl Text for AmendReport {
             let text = format!(
                 "{} in {} of the log, {} bytes",
                 counted(self.rows, "row"),
-                match self.batches.len() {
-                    1 => "1 batch".to_owned(),
-                    many => format!("{many} batches"),
-                },
+                counted(self.batches.len() as u64, "batch"),
                 self.bytes
             );
             line(out, "no longer count", text)?;
@@ -284,14 +293,19 @@ fn write_compaction(compacted: &CompactionReport, out: &mut String) -> fmt::Resu
     let text = match files_before {
         0 => "no files: all are large enough, or alone with their columns".to_owned(),
         _ => format!(
-            "{files_before} files into {files_after}, {}, {bytes_before} bytes into {bytes_after}",
+            "{} into {files_after}, {}, {bytes_before} bytes into {bytes_after}",
+            counted(*files_before, "file"),
             counted(*rows, "row")
         ),
     };
     line(out, "merged", text)?;
-    let text = format!("{expired_files} superseded files, {expired_bytes} bytes");
+    let superseded = |files: u64| counted(files, "superseded file");
+    let text = format!("{}, {expired_bytes} bytes", superseded(*expired_files));
     line(out, "deleted", text)?;
-    let text = format!("{superseded_files} superseded files, {superseded_bytes} bytes");
+    let text = format!(
+        "{}, {superseded_bytes} bytes",
+        superseded(*superseded_files)
+    );
     line(out, "kept", text)
 }
 
@@ -358,23 +372,27 @@ fn write_suggestion(suggestion: &Suggestion, out: &mut String) -> fmt::Result {
     }
 }
 
+fn pages_or_files(count: u64) -> String {
+    counted_as(count, "page or file", "pages or files")
+}
+
 pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
     let new = match source.new_rows {
         Some(0) if source.rows > 0 => "nothing new, ".to_owned(),
-        Some(new) if new < source.rows => format!("{} new rows, ", grouped(new)),
+        Some(new) if new < source.rows => grouped_as(new, "new row") + ", ",
         _ => String::new(),
     };
     line(
         out,
         &source.name,
         format!(
-            "{}: {new}{} rows landed, {} duplicates dropped, {} rejected; {} batches, {} pages or files, schema version {}",
+            "{}: {new}{} landed, {} dropped, {} rejected; {}, {}, schema version {}",
             source.status,
-            grouped(source.rows),
-            grouped(source.duplicates),
+            grouped_as(source.rows, "row"),
+            grouped_as(source.duplicates, "duplicate"),
             grouped(source.rejected),
-            source.batches,
-            grouped(source.pages),
+            counted(source.batches, "batch"),
+            pages_or_files(source.pages),
             source.schema_version
         ),
     )?;
@@ -383,7 +401,7 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         line(out, "  error", error)?;
     }
     for (table, rows) in &source.children {
-        line(out, &format!("  {table}"), format!("{rows} rows"))?;
+        line(out, &format!("  {table}"), counted(*rows, "row"))?;
     }
     if let Some(standing) = &source.standing {
         write_standing(standing, out)?;
@@ -428,7 +446,11 @@ fn write_slices(slices: &SlicesReport, out: &mut String) -> fmt::Result {
     } = slices;
     let mut text = format!("{done} done, {open} open");
     if values_done + values_open != 1 {
-        write!(text, "; {values_done} values done, {values_open} open")?;
+        write!(
+            text,
+            "; {} done, {values_open} open",
+            counted(*values_done, "value")
+        )?;
     }
     line(out, "  slices", text)?;
     if !ranges.is_empty() {
@@ -456,7 +478,11 @@ fn write_decisions(kind: &str, paths: &BTreeMap<String, Noted>, out: &mut String
     }
     match paths.len().saturating_sub(SHOWN_DECISIONS) {
         0 => Ok(()),
-        more => line(out, &name, format!("and in {more} more columns")),
+        more => line(
+            out,
+            &name,
+            "and in ".to_owned() + &counted(more as u64, "more column"),
+        ),
     }
 }
 

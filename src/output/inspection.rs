@@ -16,7 +16,7 @@ use super::{
         write_conflicts, write_filtered, write_images, write_joins, write_unexpected, write_windows,
     },
     dataset,
-    text::{Text, line, number, write_rejects, write_warnings},
+    text::{Text, counted, line, number, write_rejects, write_warnings},
 };
 
 impl Text for VerifyReport {
@@ -34,8 +34,10 @@ impl Text for VerifyReport {
             out,
             "checked",
             format!(
-                "{} shards, {} blocks, {} rows",
-                self.shards, self.blocks, self.rows
+                "{}, {}, {}",
+                counted(self.shards, "shard"),
+                counted(self.blocks, "block"),
+                counted(self.rows, "row")
             ),
         )?;
         line(out, "leaked keys", self.leaked_keys.to_string())?;
@@ -116,8 +118,9 @@ fn write_origins(manifest: &Manifest, out: &mut String) -> fmt::Result {
 fn write_counts(manifest: &Manifest, out: &mut String) -> fmt::Result {
     let counts = &manifest.counts;
     let text = format!(
-        "{} read, {} duplicates dropped",
-        counts.rows_in, counts.duplicates
+        "{} read, {} dropped",
+        counts.rows_in,
+        counted(counts.duplicates, "duplicate")
     );
     line(out, "rows", text)?;
     write_rejects(&counts.rejected, None, out)?;
@@ -142,9 +145,10 @@ fn write_splits(manifest: &Manifest, out: &mut String) -> fmt::Result {
         let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
         let bytes = split.shards.iter().map(|s| s.bytes).sum();
         let text = format!(
-            "{} rows, {} shards, {blocks} blocks, {}",
-            split.rows,
-            split.shards.len(),
+            "{}, {}, {}, {}",
+            counted(split.rows, "row"),
+            counted(split.shards.len() as u64, "shard"),
+            counted(blocks as u64, "block"),
             ByteSize::new(bytes)
         );
         line(out, split.split.as_str(), text)?;
@@ -167,7 +171,8 @@ fn write_splits(manifest: &Manifest, out: &mut String) -> fmt::Result {
 fn layout_text(layout: &Layout) -> String {
     match layout {
         Layout::Dense { features, target } => {
-            format!("{features} features (f32), {}", target_text(*target))
+            let features = counted((*features).into(), "feature");
+            format!("{features} (f32), {}", target_text(*target))
         }
         Layout::Images { target } => format!("encoded images, {}", target_text(*target)),
         Layout::Tokens { id, vocabulary } => {
@@ -182,7 +187,7 @@ fn layout_text(layout: &Layout) -> String {
         } => {
             let mut parts = Vec::new();
             if *features > 0 {
-                parts.push(format!("{features} features (f32)"));
+                parts.push(counted((*features).into(), "feature") + " (f32)");
             }
             if *images {
                 parts.push("an encoded image".to_owned());

@@ -8,7 +8,7 @@ use feedline_trainer::Fit;
 
 use super::{
     ingest::{write_source, write_suggestions},
-    text::{Text, line},
+    text::{Text, counted, line},
 };
 use crate::plan::{PlanReport, TrainPlan};
 
@@ -44,28 +44,31 @@ fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
         out,
         "steps",
         format!(
-            "{} of {} samples: {} an epoch, at most {} epochs",
-            train.steps, train.batch_size, loader.batches, train.epochs
+            "{} of {}: {} an epoch, at most {}",
+            train.steps,
+            counted(train.batch_size.into(), "sample"),
+            loader.batches,
+            counted(train.epochs, "epoch")
         ),
     )?;
     line(
         out,
         "an epoch reads",
         format!(
-            "{} samples, {} in {} requests",
-            loader.samples,
+            "{}, {} in {}",
+            counted(loader.samples, "sample"),
             ByteSize::new(loader.bytes),
-            loader.requests
+            counted(loader.requests, "request")
         ),
     )?;
     line(
         out,
         "held to shuffle",
         format!(
-            "{}: windows of {} blocks in {} domains",
+            "{}: windows of {} in {}",
             ByteSize::new(loader.window_bytes),
-            loader.window_blocks,
-            loader.domains
+            counted(loader.window_blocks.into(), "block"),
+            counted(loader.domains.into(), "domain")
         ),
     )?;
     line(out, "mixing", mixing(&loader.shuffle))?;

@@ -6,7 +6,7 @@ use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_readers::value::one_line;
 use serde::Serialize;
 
-use super::text::{Text, line, shortened, write_warnings};
+use super::text::{Text, counted, line, shortened, write_warnings};
 
 /// Columns of sources as they would land.
 #[derive(Debug, Serialize)]
@@ -53,7 +53,11 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
     line(
         out,
         source,
-        format!("{} columns in {rows} rows ({which})", columns.len()),
+        format!(
+            "{} in {} ({which})",
+            counted(columns.len() as u64, "column"),
+            counted(*rows, "row")
+        ),
     )?;
     let names = columns.iter().map(|column| one_line(&column.name));
     let width = names.map(|name| name.chars().count());

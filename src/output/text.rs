@@ -6,7 +6,8 @@ use std::{
 };
 
 use feedline_readers::value::one_line;
-use feedline_schemas::report::Warning;
+pub(crate) use feedline_schemas::count::counted;
+use feedline_schemas::{count::noun_of, report::Warning};
 
 /// A report as text.
 pub(crate) trait Text {
@@ -101,10 +102,9 @@ pub(super) fn counted_as(count: u64, one: &str, many: &str) -> String {
     format!("{} {noun}", grouped(count))
 }
 
-/// A count and its noun, in the plural but for 1.
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+/// A count with its digits in groups, and its noun.
+pub(crate) fn grouped_as(count: u64, noun: &str) -> String {
+    format!("{} {}", grouped(count), noun_of(count, noun))
 }
 
 /// A count with its digits in groups of three from 10,000 on.

@@ -61,10 +61,10 @@ impl Text for TrainReport {
             write_mixed(source, &self.mixture, out)?;
         }
         if self.skipped_batches > 0 {
-            line(out, "left out", format!("{} batches", self.skipped_batches))?;
+            line(out, "left out", counted(self.skipped_batches, "batch"))?;
         }
         if self.rollbacks > 0 {
-            line(out, "went back", format!("{} times", self.rollbacks))?;
+            line(out, "went back", counted(self.rollbacks.into(), "time"))?;
         }
         if let Some(from) = &self.continued_from {
             used_run::write_continued(from, out)?;
@@ -126,9 +126,9 @@ fn write_mixed(source: &MixedSource, all: &[MixedSource], out: &mut String) -> f
         out,
         "mixed",
         format!(
-            "{}: {} samples, {:.2} % of all at a weight of {:.2} %; it has {}",
+            "{}: {}, {:.2} % of all at a weight of {:.2} %; it has {}",
             source.dataset,
-            source.given,
+            counted(source.given, "sample"),
             part * 100.0,
             source.share * 100.0,
             source.samples
@@ -149,9 +149,12 @@ impl Text for EvalReport {
             Some(tokens) => line(
                 out,
                 "split",
-                format!("{}, {tokens} tokens predicted", self.split),
+                format!("{}, {} predicted", self.split, counted(tokens, "token")),
             )?,
-            None => line(out, "split", format!("{}, {} rows", self.split, self.rows))?,
+            None => {
+                let text = format!("{}, {}", self.split, counted(self.rows, "row"));
+                line(out, "split", text)?;
+            }
         }
         write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
         dataset::write_positive(&self.classes, out)?;

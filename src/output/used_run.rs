@@ -7,7 +7,7 @@ use feedline_schemas::{
     run::ContinuedFrom,
 };
 
-use super::text::{Text, line, write_warnings};
+use super::text::{Text, counted, line, write_warnings};
 
 /// Writes the run, how it was chosen and its training data.
 pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {
@@ -31,9 +31,9 @@ pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {
             .collect();
         line(out, "its settings", pairs.join(", "))?;
     }
-    let rows = used
-        .rows
-        .map_or_else(String::new, |rows| format!(", {rows} training rows"));
+    let rows = used.rows.map_or_else(String::new, |rows| {
+        format!(", {}", counted(rows, "training row"))
+    });
     let relation = match used.relation {
         None => "",
         Some(DatasetRelation::Same) => " (this dataset)",

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use feedline_schemas::report::PredictReport;
 
-use crate::output::{Text, line, used_run, write_rejects, write_warnings};
+use crate::output::{Text, counted, line, used_run, write_rejects, write_warnings};
 
 /// Columns that one line of the report names.
 const NAMED: usize = 10;
@@ -19,7 +19,10 @@ fn most_of(cells: &BTreeMap<String, u64>) -> String {
         .collect();
     match columns.len().saturating_sub(NAMED) {
         0 => named.join(", "),
-        more => format!("{} and {more} more columns", named.join(", ")),
+        more => {
+            let more = counted(more as u64, "more column");
+            format!("{} and {more}", named.join(", "))
+        }
     }
 }
 
@@ -65,8 +68,8 @@ impl Text for PredictReport {
                 out,
                 "copies",
                 format!(
-                    "{} duplicate rows without a prediction of their own",
-                    self.copies
+                    "{} without a prediction of their own",
+                    counted(self.copies, "duplicate row")
                 ),
             )?;
         }
@@ -74,7 +77,7 @@ impl Text for PredictReport {
             line(
                 out,
                 "past",
-                format!("{} rows rejected, as in a build", self.rejected_before),
+                counted(self.rejected_before, "row") + " rejected, as in a build",
             )?;
         }
         if let Some(used) = &self.used {

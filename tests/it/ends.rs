@@ -90,7 +90,7 @@ fn one_failing_source_leaves_the_report_of_the_others_and_the_exit_code() {
     for part in [
         "good1",
         "good2",
-        "complete: 1 rows landed",
+        "complete: 1 row landed",
         "failed: 0 rows landed",
         "gone",
     ] {

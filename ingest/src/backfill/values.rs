@@ -206,8 +206,8 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Valu
         let names = columns.iter().map(|own| own.name.as_str());
         let names: Vec<&str> = names.take(30).collect();
         let reason = format!(
-            "`{source}` has no column `{column}`; it has: {}",
-            names.join(", ")
+            "`{source}` has no column `{column}`; it has: `{}`",
+            names.join("`, `")
         );
         return Err(Error::config("for_each.column", reason));
     }

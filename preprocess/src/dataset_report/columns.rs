@@ -4,6 +4,7 @@ use feedline_report::{
     Histogram, TableRow, bars, escape, foldable, link, percent, significant, table,
 };
 use feedline_schemas::{
+    count::counted,
     manifest::Split,
     profile::{CategoricalProfile, DatasetProfile, MissingCells, NumericCells, NumericProfile},
     transform::TransformArtefact,
@@ -48,8 +49,8 @@ pub(super) fn missing(profile: &DatasetProfile) -> String {
     out += &bars("Missing cells of the training split", &rows);
     if all > MISSING {
         out += &format!(
-            "<p class=\"quiet\">{} more columns lack some.</p>\n",
-            all - MISSING
+            "<p class=\"quiet\">Some are missing in {} too.</p>\n",
+            counted((all - MISSING) as u64, "more column")
         );
     }
     out + &kinds(profile)
@@ -196,7 +197,8 @@ pub(super) fn all(profile: &DatasetProfile, artefact: &TransformArtefact) -> Str
     }
     let left = all.len() - drawn;
     if left > 0 {
-        out += &format!("<p class=\"quiet\">{left} more columns are in the profile.</p>\n");
+        let left = counted(left as u64, "more column");
+        out += &format!("<p class=\"quiet\">The profile has {left}.</p>\n");
     }
     out
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use feedline_report::{TableRow, bars, document, escape, foldable, link, percent, table};
 pub(crate) use feedline_schemas::manifest::report_path as path_of;
 use feedline_schemas::{
+    count::counted,
     ids::{Hash128, Origin, TableName},
     manifest::Manifest,
     profile::DatasetProfile,
@@ -89,14 +90,20 @@ impl DatasetPage<'_> {
             ..
         } = self.manifest;
         let kept = counts.train + counts.validation + counts.test;
-        let (read, features) = (counts.rows_in, self.artefact.features.len());
+        let features = counted(self.artefact.features.len() as u64, "feature");
+        let read = counts.rows_in;
         let held = match counts.sequence {
             Some(windows) => format!(
-                "{kept} windows of {} rows, made of {read} rows that were read, are in the shards, as {features} features a row.",
-                windows.length
+                "{} of {}, made of {} read, {} in the shards, as {features} a row.",
+                counted(kept, "window"),
+                counted(windows.length.into(), "row"),
+                counted(read, "row"),
+                if kept == 1 { "is" } else { "are" }
             ),
             None => format!(
-                "{kept} of {read} rows that were read are in the shards, as {features} features."
+                "{kept} of {} read {} in the shards, as {features}.",
+                counted(read, "row"),
+                if kept == 1 { "is" } else { "are" }
             ),
         };
         let shifted = self
@@ -266,8 +273,9 @@ impl DatasetPage<'_> {
                 + "<p>They were not looked for: <code>dataset.dedup</code> is <code>none</code>.</p>\n";
         };
         out += &format!(
-            "<p>{} rows were copies of another row and were dropped; {} contents appeared in several rows.</p>\n",
-            self.manifest.counts.duplicates, copies.contents
+            "<p>Dropped as copies of another row: {}. Appeared in several rows: {}.</p>\n",
+            counted(self.manifest.counts.duplicates, "row"),
+            counted(copies.contents, "content")
         );
         if copies.samples.is_empty() {
             return out;
@@ -370,7 +378,7 @@ impl DatasetPage<'_> {
         };
         let rows: Vec<_> = self.manifest.sources.iter().map(row).collect();
         format!(
-            "<h2>Provenance</h2>\n{}<p class=\"quiet\">Transform <code>{}</code>, fitted on {} rows. Input hash <code>{}</code>.</p>\n",
+            "<h2>Provenance</h2>\n{}<p class=\"quiet\">Transform <code>{}</code>, fitted on {}. Input hash <code>{}</code>.</p>\n",
             table(
                 "What was read, up to which entry of its commit log, and its licence as the configuration states it.",
                 &["source", "licence", "log entry", "hash of the entry"],
@@ -378,7 +386,7 @@ impl DatasetPage<'_> {
                 &rows
             ),
             self.manifest.transform.hash,
-            self.artefact.fitted_rows,
+            counted(self.artefact.fitted_rows, "row"),
             self.manifest.input_hash
         )
     }

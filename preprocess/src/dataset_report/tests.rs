@@ -63,8 +63,8 @@ async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
     for part in [
         "Rows through each stage",
         "target_missing",
-        "20 rows were copies of another row",
-        "20 contents appeared in several rows",
+        "Dropped as copies of another row: 20 rows",
+        "Appeared in several rows: 20 contents",
         "a, 0, 0",
         "a, 1, 0",
         "cap at 1 %",

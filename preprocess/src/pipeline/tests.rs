@@ -845,14 +845,14 @@ async fn an_empty_split_names_counts_and_a_way_out() {
     let mut zone = LandingZone::new(&root, "a", &COLUMNS);
     zone.batch(&rows(0..3)).await;
     let error = failure(&root, DATASET).await;
-    insta::assert_snapshot!(error, @"the validation split is empty although its fraction is 0.1: 3 rows were split into 3 train, 0 validation, 0 test; land more rows, or give this split a larger share or none");
+    insta::assert_snapshot!(error, @"the validation split is empty although its fraction is 0.1: 3 rows became 3 train, 0 validation, 0 test; land more rows, or give this split a larger share or none");
 }
 
 #[tokio::test]
 async fn a_target_that_is_not_there_is_named_with_its_nearest() {
     let root = Store::memory();
     market(&root).await;
-    insta::assert_snapshot!(failure(&root, "sources = [\"a\"]\ntarget = \"prize\"\n").await, @"`dataset.target`: there is no column `prize` among id, size, kind, price; did you mean `price`?");
+    insta::assert_snapshot!(failure(&root, "sources = [\"a\"]\ntarget = \"prize\"\n").await, @"`dataset.target`: there is no column `prize` among `id`, `size`, `kind`, `price`; did you mean `price`?");
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ pub(crate) fn find<'a>(
             format!(
                 "there is no column `{}` among {}{nearest}{}",
                 shown(name),
-                listed(&names, ""),
+                listed(&names, "`"),
                 delimiter_hint(name, &names)
             ),
         )

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_report::{TableRow, document, escape, link, table_of};
 use feedline_schemas::{
+    count::counted,
     ids::Hash128,
     manifest::report_path,
     run::{RunRecord, RunState},
@@ -50,15 +51,15 @@ fn page(records: &[RunRecord], datasets: &BTreeMap<Hash128, String>, now_ms: u64
         records.iter().partition(|r| r.state == RunState::Pruned);
     let mut body = "<h1>Runs</h1>\n".to_owned();
     body += &format!(
-        "<p class=\"quiet\">{} runs, newest first. The page is written at the end of each training.</p>\n",
-        others.len()
+        "<p class=\"quiet\">{}, newest first. The page is written at the end of each training.</p>\n",
+        counted(others.len() as u64, "run")
     );
     let caption = "Metrics of the kept weights on the validation and the test split.";
     body += &list(caption, &others, datasets, now_ms);
     if !pruned.is_empty() {
         body += &format!(
-            "<details><summary>{} trials that a search stopped early</summary>\n{}</details>\n",
-            pruned.len(),
+            "<details><summary>{} that a search stopped early</summary>\n{}</details>\n",
+            counted(pruned.len() as u64, "trial"),
             list("Pruned trials.", &pruned, datasets, now_ms)
         );
     }
@@ -85,8 +86,8 @@ fn list(
     ];
     let mut out = table_of(caption, &head, 1.., &rows);
     if records.len() > LISTED {
-        let more = records.len() - LISTED;
-        out += &format!("<p class=\"quiet\">{more} older runs are not listed.</p>\n");
+        let more = counted((records.len() - LISTED) as u64, "older run");
+        out += &format!("<p class=\"quiet\">Not listed: {more}.</p>\n");
     }
     out
 }

@@ -152,7 +152,7 @@ async fn one_source_feeds_ids_to_another() {
     let error = ingest(&other, None, &context(&Store::memory()))
         .await
         .unwrap_err();
-    let part = "`source.0.for_each.column`: `ids` has no column `y`; it has: id, x";
+    let part = "`source.0.for_each.column`: `ids` has no column `y`; it has: `id`, `x`";
     assert!(error.to_string().contains(part), "{error}");
     let landing = root.child("landing/ids");
     for folder in ["log", "data"] {

@@ -294,12 +294,12 @@ async fn wrong_settings_are_named() {
     };
     check(
         "source = \"b\", left = \"path\"",
-        "`dataset.join.0.left`: there is no column `path` among file, size",
+        "`dataset.join.0.left`: there is no column `path` among `file`, `size`",
     )
     .await;
     check(
         "source = \"b\", left = \"paht\", right = \"file\"",
-        "`dataset.join.0.left`: there is no column `paht` among path, y; did you mean `path`?",
+        "`dataset.join.0.left`: there is no column `paht` among `path`, `y`; did you mean `path`?",
     )
     .await;
     check(

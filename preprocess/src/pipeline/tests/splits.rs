@@ -252,7 +252,7 @@ async fn splits_that_are_empty_since_all_rows_conflict_are_told_with_the_rows_th
     let config = "target = \"y\"\nconflicts = \"drop\"\n";
     assert_eq!(
         failure(&root, config).await,
-        "the train split is empty although its fraction is 0.8: 0 rows were split into 0 train, 0 validation, 0 test, and 20 were left out \
+        "the train split is empty although its fraction is 0.8: 0 rows became 0 train, 0 validation, 0 test, and 20 were left out \
          (20 as `conflicting_target`); keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` \
          or `\"majority\"`"
     );

@@ -152,7 +152,7 @@ fn a_column_that_is_not_there_is_refused_wherever_it_is_named() {
     ] {
         check_refused(
             dataset,
-            &format!("`{key}`: there is no column `prise` among price, rooms,"),
+            &format!("`{key}`: there is no column `prise` among `price`, `rooms`,"),
         );
     }
 }
@@ -168,11 +168,11 @@ fn a_wrong_name_among_many_lists_few_and_shows_control_characters() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("there is no column `c77\\t` among c0\\n, c1\\n, "),
+        error.contains("there is no column `c77\\t` among `c0\\n`, `c1\\n`, "),
         "{error}"
     );
     assert!(
-        error.contains(", c19\\n and 1980 more; did you mean `c77\\n`?"),
+        error.contains(", `c19\\n` and 1980 more; did you mean `c77\\n`?"),
         "{error}"
     );
     assert!(error.len() < 400, "{error}");

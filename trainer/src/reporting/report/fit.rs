@@ -12,6 +12,7 @@
 use feedline_schemas::{
     checkpoint::BestEpoch,
     config::{LossConfig, TrainConfig},
+    count::counted,
 };
 
 use super::curves::{Curves, EpochPoint};
@@ -103,8 +104,8 @@ pub(crate) fn verdict(
 ) -> CurveVerdict {
     let Some(figures) = Figures::of(curves, config) else {
         let why = format!(
-            "{} epochs were measured; three are needed to see a trend.",
-            curves.epochs.len()
+            "{} measured; three are needed to see a trend.",
+            counted(curves.epochs.len() as u64, "epoch")
         );
         return CurveVerdict {
             word: "too early to say",

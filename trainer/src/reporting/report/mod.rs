@@ -9,6 +9,7 @@ use feedline_report::{Chart, ChartSeries, document, escape, link, number, some_s
 use feedline_schemas::{
     checkpoint::WorstSample,
     config::TrainConfig,
+    count::counted,
     diagnostics::TargetValue,
     report::{ImagesReport, NormalizedBy},
     run::RunRecord,
@@ -96,12 +97,12 @@ fn head(record: &RunRecord) -> String {
         format!(" The weights of epoch {} were kept.", best.number())
     });
     out += &format!(
-        "<p>{} of {} steps, {} epochs, {} parameters, seed {}.{best}</p>\n\
+        "<p>{} of {}, {}, {}, seed {}.{best}</p>\n\
          <p class=\"quiet\">Started {}{ended}; feedline {}. The trainer waited for data {:.1} % of the time.</p>\n",
         record.step,
-        record.steps_planned,
-        record.epochs,
-        record.parameters,
+        counted(record.steps_planned, "step"),
+        counted(record.epochs, "epoch"),
+        counted(record.parameters, "parameter"),
         record.config.seed.get(),
         moment(record.started_ms),
         escape(&record.program),

@@ -7,6 +7,7 @@ use feedline_report::{
 };
 use feedline_schemas::{
     config::TrainConfig,
+    count::counted,
     manifest::{Split, SplitContent},
     report::Warning,
     run::{RunRecord, RunState},
@@ -112,7 +113,7 @@ fn unlike_sets(records: &[&RunRecord], split: Split, metrics: &str) -> Option<Wa
         return None;
     }
     let of_run = |record: &&RunRecord| match record.splits.get(&split) {
-        Some(content) => format!("`{}`: {} rows", record.name, content.rows),
+        Some(content) => format!("`{}`: {}", record.name, counted(content.rows, "row")),
         None => format!("`{}`: unknown", record.name),
     };
     let sets: Vec<String> = records.iter().map(of_run).collect();

@@ -370,7 +370,7 @@ async fn wrong_settings_are_named() {
     .await;
     check(
         &asof("time = { column = \"ta\" }"),
-        "`dataset.join.0.time.column`: there is no column `ta` among who, at, y",
+        "`dataset.join.0.time.column`: there is no column `ta` among `who`, `at`, `y`",
     )
     .await;
     check(
