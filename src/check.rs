@@ -1,11 +1,14 @@
 //! `feedline check`: a pipeline's settings, secrets and sources, before anything runs.
 
+mod few_rows;
+mod rows_looked_at;
+
 use std::{collections::BTreeMap, fmt};
 
 use feedline_ingest::SourcePreview;
-use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
+use feedline_preprocess::CheckedDataset;
 use feedline_schemas::{
-    config::{DatasetConfig, Loaded, PipelineConfig, SourceConfig, Task, TrainConfig},
+    config::{DatasetConfig, Loaded, PipelineConfig, SourceConfig, SplitBy, TrainConfig},
     ids::Name,
     record::{Column, ColumnType},
     report::Warning,
@@ -13,6 +16,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
+use self::rows_looked_at::RowsLookedAt;
 use crate::{
     exit::Outcome,
     output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
@@ -106,10 +110,32 @@ pub(crate) fn training(
     train: &TrainConfig,
 ) -> Result<(), Box<feedline_trainer::Error>> {
     feedline_trainer::check(train)?;
+    feedline_trainer::check_loader(train)?;
+    feedline_trainer::check_device(train)?;
     if let Some(dataset) = &config.dataset {
         feedline_trainer::check_kind(train, dataset.kind)?;
+        check_validation(dataset, train)?;
     }
     Ok(())
+}
+
+/// Refuses a dataset without a validation split for a training on it, which measures each epoch there.
+fn check_validation(
+    dataset: &DatasetConfig,
+    train: &TrainConfig,
+) -> Result<(), Box<feedline_trainer::Error>> {
+    let by_fractions = matches!(
+        dataset.split.by,
+        SplitBy::Key { .. } | SplitBy::Range { .. }
+    );
+    if train.dataset.is_some() || !by_fractions || dataset.split.validation > 0.0 {
+        return Ok(());
+    }
+    Err(Box::new(feedline_trainer::Error::Config {
+        key: "dataset.split.validation".to_owned(),
+        reason: "it is 0, and `[train]` measures each epoch on the validation split; give it a fraction, such as 0.1"
+            .to_owned(),
+    }))
 }
 
 /// Checks `[train]`, if there is one.
@@ -120,6 +146,9 @@ fn checked_training(
         return Ok(None);
     };
     training(config, train)?;
+    if let Some(tune) = &config.tune {
+        feedline_trainer::tune::check(tune)?;
+    }
     Ok(Some(CheckedTraining {
         batch_size: train.batch_size,
         epochs: train.epochs,
@@ -200,11 +229,13 @@ pub(crate) async fn check(
         Err(error) => return Err(error.into()),
     };
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
-        warn_of_missing_targets(dataset, settings, &previews, &mut sources);
-        warn_of_large_integers(dataset, settings, &previews, &mut sources);
-        if reads_rows_as_they_land(config, settings) {
-            judge_build_rejects(dataset, settings, &previews, &mut sources);
-        }
+        let rows = RowsLookedAt {
+            config,
+            dataset,
+            settings,
+            previews: &previews,
+        };
+        rows.judge(&mut sources, &ingest.root).await;
     }
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
@@ -270,120 +301,6 @@ fn seen_columns(
         Some((source.name.clone(), columns.collect()))
     });
     named.collect()
-}
-
-/// Returns true for a numeric feature, and for a target that is no class.
-fn reads_as_number(dataset: &CheckedDataset, settings: &DatasetConfig, name: &str) -> bool {
-    let has = |names: &[String]| names.iter().any(|own| own == name);
-    let is_target = has(&dataset.targets) && settings.task != Task::Classification;
-    is_target || has(&dataset.numeric)
-}
-
-/// Warns of integers in numeric features and targets that no 64-bit float holds.
-fn warn_of_large_integers(
-    dataset: &CheckedDataset,
-    settings: &DatasetConfig,
-    previews: &[SourcePreview],
-    sources: &mut [CheckedSource],
-) {
-    for preview in previews {
-        let mut sources = sources.iter_mut();
-        if let Some(source) = sources.find(|source| source.name == preview.source) {
-            let is_number = |name: &str| reads_as_number(dataset, settings, name);
-            let warning = preview.warn_of_large_integers(is_number);
-            source.warnings.extend(warning);
-        }
-    }
-}
-
-/// Reports more rejects of a build than `dataset.max_reject_fraction` allows as errors: rows without
-/// a target where all rows were looked at, and integers beyond 2^53 also where every row has one.
-fn judge_build_rejects(
-    dataset: &CheckedDataset,
-    settings: &DatasetConfig,
-    previews: &[SourcePreview],
-    sources: &mut [CheckedSource],
-) {
-    let limit = reject_limit(settings);
-    for source in sources.iter_mut().filter(|source| source.error.is_none()) {
-        let Some(preview) = previews.iter().find(|seen| seen.source == source.name) else {
-            continue;
-        };
-        let rows = preview.rows;
-        let large =
-            preview.rows_with_large_integers(|name| reads_as_number(dataset, settings, name));
-        let targets = preview
-            .columns
-            .iter()
-            .filter(|column| dataset.targets.contains(&column.name));
-        let without = targets
-            .map(|column| column.missing)
-            .max()
-            .unwrap_or_default();
-        let faults = [
-            (large, large == rows, "an integer beyond 2^53"),
-            (without, false, "no target"),
-        ];
-        let fault = faults.into_iter().find(|(rejected, is_every, _)| {
-            (preview.is_all || *is_every) && *rejected as f64 > limit * rows as f64
-        });
-        source.error = fault.map(|(rejected, _, fault)| {
-            format!(
-                "{rejected} of {rows} rows looked at have {fault}, and a build rejects them: more than \
-                 `dataset.max_reject_fraction` = {limit} allows"
-            )
-        });
-    }
-}
-
-/// Returns true if the dataset has the rows of the only source, each of them as it lands.
-fn reads_rows_as_they_land(config: &PipelineConfig, settings: &DatasetConfig) -> bool {
-    let [source] = config.source.as_slice() else {
-        return false;
-    };
-    let mut tables = settings.sources.iter();
-    source.key.is_empty()
-        && settings.sql.is_none()
-        && settings.join.is_empty()
-        && tables.all(|table| table.to_string() == source.name.as_str())
-}
-
-/// Warns where more rows have no target than may be rejected, by the rows looked at.
-fn warn_of_missing_targets(
-    dataset: &CheckedDataset,
-    settings: &DatasetConfig,
-    previews: &[SourcePreview],
-    sources: &mut [CheckedSource],
-) {
-    let limit = reject_limit(settings);
-    for source in sources {
-        let preview = previews.iter().find(|seen| seen.source == source.name);
-        for target in &dataset.targets {
-            let mut columns = preview.iter().flat_map(|preview| &preview.columns);
-            let column = columns.rfind(|column| column.name == *target);
-            let Some((without, rows)) = column.map(|column| (column.missing, source.rows)) else {
-                continue;
-            };
-            if without as f64 <= limit * rows as f64 {
-                continue;
-            }
-            let message = format!(
-                "target `{target}` is missing in {without} of {rows} rows looked at; such rows are rejected, and more than {limit} \
-                 of all stop the build"
-            );
-            let warning = Warning::new("target_missing", message);
-            source
-                .warnings
-                .push(warning.with_key("dataset.max_reject_fraction"));
-        }
-    }
-}
-
-/// Fraction of the rows that a build may reject.
-fn reject_limit(settings: &DatasetConfig) -> f64 {
-    settings
-        .max_reject_fraction
-        .map_or(MAX_REJECT_FRACTION, |limit| limit.get())
 }
 
 /// Result for a dataset whose root is not on this machine: only its settings are checked.
@@ -522,8 +439,7 @@ impl Text for CheckReport {
                 self.doubts(),
                 shell_word(&self.file)
             ),
-            1 => "1 problem".to_owned(),
-            many => format!("{many} problems"),
+            many => counted(many as u64, "problem"),
         };
         line(out, "result", result)
     }
@@ -536,7 +452,8 @@ fn dataset_text(dataset: &CheckedDataset) -> String {
     let features = match (dataset.numeric.len(), dataset.categorical.len()) {
         (0, 0) => "no features of numbers or categories".to_owned(),
         (numeric, categorical) => {
-            format!("{numeric} numeric and {categorical} categorical features")
+            let categorical = counted(categorical as u64, "categorical feature");
+            format!("{numeric} numeric and {categorical}")
         }
     };
     let targets: Vec<String> = dataset
@@ -581,5 +498,44 @@ mod tests {
             ..preview(0, 0)
         };
         assert!(!is_without(unread));
+    }
+
+    #[test]
+    fn settings_that_train_or_tune_refuse_are_problems() {
+        let check = |rest: &str| {
+            let dataset = "[dataset]\ntarget = \"y\"\n";
+            let text = match rest.contains("[dataset]") {
+                true => format!("{SOURCE}{rest}"),
+                false => format!("{SOURCE}{dataset}{rest}"),
+            };
+            let config = load("p.toml", &text, &[]).unwrap().config;
+            match checked_training(&config).map_err(|error| *error) {
+                Ok(_) => String::new(),
+                Err(feedline_trainer::Error::Config { key, .. }) => key,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(check("[train]\n"), "");
+        assert_eq!(
+            check("[train]\nloader = { slabs = 1 }\n"),
+            "train.loader.slabs"
+        );
+        assert_eq!(
+            check("[train]\nloader = { max_bad_fraction = 3.0 }\n"),
+            "train.loader.max_bad_fraction"
+        );
+        assert_eq!(
+            check("[train]\nimages = { mix = { mixup = 0.5 } }\n"),
+            "train.images.mix"
+        );
+        if cfg!(not(feature = "cuda")) {
+            assert_eq!(check("[train]\ndevice = \"cuda\"\n"), "train.device");
+        }
+        assert_eq!(check("[train]\n[tune]\n"), "tune.parameter");
+        let split = "split = { train = 0.8, validation = 0.0, test = 0.2 }";
+        assert_eq!(
+            check(&format!("[dataset]\ntarget = \"y\"\n{split}\n[train]\n")),
+            "dataset.split.validation"
+        );
     }
 }

@@ -1,0 +1,136 @@
+//! Rows that a check has looked at, as the build of the dataset would read them.
+
+use feedline_ingest::SourcePreview;
+use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
+use feedline_schemas::{
+    config::{DatasetConfig, PipelineConfig, Task},
+    report::Warning,
+};
+use feedline_storage::Store;
+
+use super::{CheckedSource, few_rows::judge_few_rows};
+
+/// Rows that were looked at, and the dataset that is built of them.
+#[derive(Debug)]
+pub(super) struct RowsLookedAt<'a> {
+    pub(super) config: &'a PipelineConfig,
+    pub(super) dataset: &'a CheckedDataset,
+    pub(super) settings: &'a DatasetConfig,
+    pub(super) previews: &'a [SourcePreview],
+}
+
+impl RowsLookedAt<'_> {
+    /// Adds warnings to the sources, and the reason that a build of their rows fails. Rows that have
+    /// landed are below `root`.
+    pub(super) async fn judge(&self, sources: &mut [CheckedSource], root: &Store) {
+        self.warn_of_missing_targets(sources);
+        self.warn_of_large_integers(sources);
+        if !self.are_read_as_they_land() {
+            return;
+        }
+        self.judge_build_rejects(sources);
+        if let ([preview], [source], [named]) = (self.previews, sources, &self.config.source[..]) {
+            judge_few_rows(self.settings, preview, (&named.name, source), root).await;
+        }
+    }
+
+    /// Returns true for a numeric feature, and for a target that is no class.
+    fn reads_as_number(&self, name: &str) -> bool {
+        let has = |names: &[String]| names.iter().any(|own| own == name);
+        let is_target = has(&self.dataset.targets) && self.settings.task != Task::Classification;
+        is_target || has(&self.dataset.numeric)
+    }
+
+    /// Warns of integers in numeric features and targets that no 64-bit float holds.
+    fn warn_of_large_integers(&self, sources: &mut [CheckedSource]) {
+        for preview in self.previews {
+            let mut sources = sources.iter_mut();
+            if let Some(source) = sources.find(|source| source.name == preview.source) {
+                let warning = preview.warn_of_large_integers(|name| self.reads_as_number(name));
+                source.warnings.extend(warning);
+            }
+        }
+    }
+
+    /// Reports more rejects of a build than `dataset.max_reject_fraction` allows as errors: rows
+    /// without a target where all rows were looked at, and integers beyond 2^53 also where every row
+    /// has one.
+    fn judge_build_rejects(&self, sources: &mut [CheckedSource]) {
+        let limit = self.reject_limit();
+        for source in sources.iter_mut().filter(|source| source.error.is_none()) {
+            let mut previews = self.previews.iter();
+            let Some(preview) = previews.find(|seen| seen.source == source.name) else {
+                continue;
+            };
+            let rows = preview.rows;
+            let large = preview.rows_with_large_integers(|name| self.reads_as_number(name));
+            let targets = preview
+                .columns
+                .iter()
+                .filter(|column| self.dataset.targets.contains(&column.name));
+            let without = targets
+                .map(|column| column.missing)
+                .max()
+                .unwrap_or_default();
+            let faults = [
+                (large, large == rows, "an integer beyond 2^53"),
+                (without, false, "no target"),
+            ];
+            let fault = faults.into_iter().find(|(rejected, is_every, _)| {
+                (preview.is_all || *is_every) && *rejected as f64 > limit * rows as f64
+            });
+            source.error = fault.map(|(rejected, _, fault)| {
+                format!(
+                    "{rejected} of {rows} rows looked at have {fault}, and a build rejects them: more than \
+                     `dataset.max_reject_fraction` = {limit} allows"
+                )
+            });
+        }
+    }
+
+    /// Returns true if the dataset has the rows of the only source, each of them as it lands.
+    fn are_read_as_they_land(&self) -> bool {
+        let [source] = self.config.source.as_slice() else {
+            return false;
+        };
+        let mut tables = self.settings.sources.iter();
+        source.key.is_empty()
+            && self.settings.sql.is_none()
+            && self.settings.join.is_empty()
+            && tables.all(|table| table.to_string() == source.name.as_str())
+    }
+
+    /// Warns where more rows have no target than may be rejected, by the rows looked at.
+    fn warn_of_missing_targets(&self, sources: &mut [CheckedSource]) {
+        let limit = self.reject_limit();
+        for source in sources {
+            let mut previews = self.previews.iter();
+            let preview = previews.find(|seen| seen.source == source.name);
+            for target in &self.dataset.targets {
+                let mut columns = preview.iter().flat_map(|preview| &preview.columns);
+                let column = columns.rfind(|column| column.name == *target);
+                let Some((without, rows)) = column.map(|column| (column.missing, source.rows))
+                else {
+                    continue;
+                };
+                if without as f64 <= limit * rows as f64 {
+                    continue;
+                }
+                let message = format!(
+                    "target `{target}` is missing in {without} of {rows} rows looked at; such rows are rejected, and more than {limit} \
+                     of all stop the build"
+                );
+                let warning = Warning::new("target_missing", message);
+                source
+                    .warnings
+                    .push(warning.with_key("dataset.max_reject_fraction"));
+            }
+        }
+    }
+
+    /// Fraction of the rows that a build may reject.
+    fn reject_limit(&self) -> f64 {
+        let limit = self.settings.max_reject_fraction;
+        limit.map_or(MAX_REJECT_FRACTION, |limit| limit.get())
+    }
+}
