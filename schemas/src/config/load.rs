@@ -7,7 +7,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{ConfigError, MarkedLine, PipelineConfig, tagged};
+use super::{ConfigError, MarkedLine, PipelineConfig, malformed, tagged};
 
 /// One `--set key=value`. The key is a path such as `train.epochs` or `source.0.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,8 +148,7 @@ impl ConfigSource<'_> {
 pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError {
         file: file.to_owned(),
-        // The keys of the file are not known, so any string may be a secret.
-        line: e.span().map(|span| MarkedLine::of(text, span).masked()),
+        line: e.span().map(|span| malformed::marked_line(text, span)),
         key: String::new(),
         reason: format!("malformed TOML: {}", e.message()),
     })?;

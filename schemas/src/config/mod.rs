@@ -28,6 +28,7 @@ mod limits;
 mod load;
 mod lora;
 mod loss;
+mod malformed;
 mod mixture;
 mod model;
 mod near_dup;
