@@ -2,6 +2,7 @@
 
 mod advice;
 mod location;
+mod numbers;
 mod pipeline;
 mod table;
 
@@ -13,10 +14,11 @@ use serde::Serialize;
 pub(crate) use self::{
     advice::{advice, remedies},
     location::{Content, Location, is_data_file},
+    numbers::{NumberFormat, has_decimal_commas, is_number_column, numbers},
     pipeline::{Hints, Pagination, source_text, text},
-    table::{ColumnRoles, Dropped, NumberFormat, has_decimal_commas, numbers},
+    table::{ColumnRoles, Dropped},
 };
-use crate::output::{Text, line, shell_word};
+use crate::output::{Text, counted, line, shell_word};
 
 /// Most dropped columns that are shown; the file and `--json` have all.
 const MAX_SHOWN: usize = 8;
@@ -131,7 +133,8 @@ impl Text for InitReport {
         writeln!(out, "init: wrote {}", self.file)?;
         line(out, "found", &self.content)?;
         if self.columns > 0 {
-            let mut text = format!("{} in {} rows looked at", self.columns, self.rows);
+            let rows = counted(self.rows, "row");
+            let mut text = format!("{} in {rows} looked at", self.columns);
             if self.compared < self.rows {
                 text += &format!("; distinct values are those of the first {}", self.compared);
             }

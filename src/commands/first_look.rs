@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::Context as _;
 use feedline_ingest::SourcePreview;
+use feedline_schemas::config::ContractConfig;
 
 use super::{tools::Tools, work::PipelineWork};
 use crate::{
@@ -12,6 +13,9 @@ use crate::{
     init::{self, ColumnRoles, Content, Hints, InitReport, Location, NumberFormat},
     output::read_failure,
 };
+
+/// Most columns that `contract.max_columns` allows.
+const MOST_COLUMNS: usize = 10_000;
 
 /// A look at the data that `init` writes a pipeline for.
 struct FirstLook<'a> {
@@ -45,13 +49,10 @@ impl<'a> FirstLook<'a> {
         let mut found = init::Pagination::default();
         for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
             if let Some(error) = suggestion.error {
-                let token = match location.bearer {
-                    Some(_) => "",
-                    None => "; `--bearer VARIABLE` sends a token",
-                };
                 anyhow::bail!(
-                    "`{}` cannot be read as an API of JSON: {error}{token}",
-                    location.url
+                    "`{}` cannot be read as an API of JSON: {error}{}",
+                    location.url,
+                    token_hint(location)
                 );
             }
             found = init::Pagination {
@@ -101,12 +102,16 @@ impl<'a> FirstLook<'a> {
         &self,
         location: &mut Location,
         pagination: &init::Pagination,
+        target: Option<&str>,
     ) -> anyhow::Result<Option<SourcePreview>> {
         let mut preview = self.look(location, pagination).await?;
         if let (Some(error), Content::Table) = (&preview.error, &location.content)
             && let Some(found) = self.look_with_remedies(location, pagination, error).await?
         {
             (*location, preview) = found;
+        }
+        if let Some(all) = with_all_columns(location, &preview) {
+            (*location, preview) = (all.clone(), self.look(&all, pagination).await?);
         }
         for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
             if !init::has_decimal_commas(&preview) {
@@ -119,27 +124,83 @@ impl<'a> FirstLook<'a> {
                 (*location, preview) = (with_commas, again);
             }
         }
-        match &preview.error {
-            Some(_) if location.is_archive() => {
-                location.content = Content::Images { has_classes: true };
-                Ok(None)
+        if let Some(numbers) = with_number_settings(location, &preview, target) {
+            let again = self.look(&numbers, pagination).await?;
+            if target.is_some_and(|target| init::is_number_column(&again, target)) {
+                (*location, preview) = (numbers, again);
             }
-            Some(error) => {
-                let advice = init::advice(error, location);
-                let error = read_failure(&format!("`{}` ", location.url), error);
-                Err(ErrorWithExample(error + &advice).into())
-            }
-            None if preview.columns.is_empty() => {
-                let why = init::rejected_note(&preview)
-                    .unwrap_or_else(|| "it is empty, or has a header line alone".to_owned());
-                anyhow::bail!(
-                    "`{}` has no record with columns, so no pipeline can be written for it: {why}",
-                    location.url
-                )
-            }
-            None => Ok(Some(preview)),
         }
+        with_columns(location, preview)
     }
+}
+
+/// Returns a preview with columns, or none for an archive of images.
+fn with_columns(
+    location: &mut Location,
+    preview: SourcePreview,
+) -> anyhow::Result<Option<SourcePreview>> {
+    match &preview.error {
+        Some(_) if location.is_archive() => {
+            location.content = Content::Images { has_classes: true };
+            Ok(None)
+        }
+        Some(error) => {
+            let advice = init::advice(error, location);
+            let statuses = ["401", "403"];
+            let is_refused =
+                error.contains("refused") && statuses.iter().any(|status| error.contains(status));
+            let hint = match is_refused {
+                true => token_hint(location),
+                false => "",
+            };
+            let error = read_failure(&format!("`{}` ", location.url), error);
+            Err(ErrorWithExample(error + hint + &advice).into())
+        }
+        None if preview.columns.is_empty() => {
+            let why = init::rejected_note(&preview)
+                .unwrap_or_else(|| "it is empty, or has a header line alone".to_owned());
+            anyhow::bail!(
+                "`{}` has no record with columns, so no pipeline can be written for it: {why}",
+                location.url
+            )
+        }
+        None => Ok(Some(preview)),
+    }
+}
+
+/// The option that sends a token, for a location on the web that is read without one.
+fn token_hint(location: &Location) -> &'static str {
+    match location.bearer.is_none() && location.is_web() {
+        true => "; `--bearer VARIABLE` sends a token",
+        false => "",
+    }
+}
+
+/// The location with the number of its columns, if a contract without settings rejects its rows for
+/// them.
+fn with_all_columns(location: &Location, preview: &SourcePreview) -> Option<Location> {
+    let columns = preview.columns.len();
+    let usual = ContractConfig::default().max_columns.get() as usize;
+    let is_allowed = (usual + 1..=MOST_COLUMNS).contains(&columns);
+    (preview.error.is_none() && is_allowed).then(|| Location {
+        max_columns: Some(columns),
+        ..location.clone()
+    })
+}
+
+/// The location with the settings that read the text of the named target as numbers.
+fn with_number_settings(
+    location: &Location,
+    preview: &SourcePreview,
+    target: Option<&str>,
+) -> Option<Location> {
+    let mut columns = preview.columns.iter();
+    let column = columns.find(|column| Some(column.name.as_str()) == target)?;
+    (!column.number_settings.is_empty()).then(|| Location {
+        number_column: Some(column.name.clone()),
+        number_settings: column.number_settings.clone(),
+        ..location.clone()
+    })
 }
 
 /// Inspects the data and writes a pipeline for it.
@@ -175,7 +236,10 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     }
     let mut previewed = match location.content {
         Content::Table | Content::Api => {
-            first_look.preview(&mut location, &hints.pagination).await?
+            let target = options.target.as_deref();
+            first_look
+                .preview(&mut location, &hints.pagination, target)
+                .await?
         }
         _ => None,
     };

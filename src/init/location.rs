@@ -87,6 +87,12 @@ pub(crate) struct Location {
     pub(crate) encoding: Option<String>,
     /// Path of the list of records in a document of JSON.
     pub(crate) records: Option<String>,
+    /// Column whose text `number_settings` read as numbers.
+    pub(crate) number_column: Option<String>,
+    /// Lines of `csv` for the numbers of that column.
+    pub(crate) number_settings: Vec<String>,
+    /// Number of columns, if the contract has to allow them.
+    pub(crate) max_columns: Option<usize>,
 }
 
 impl Location {
@@ -101,6 +107,20 @@ impl Location {
         if let Some(records) = &self.records {
             decisions.push(format!(
                 "the records are those of the list at `{records}`, the longest list of objects; `source.records` changes it"
+            ));
+        }
+        if let Some(column) = &self.number_column {
+            let settings = self.number_settings.iter();
+            let settings: Vec<String> = settings.map(|line| format!("`csv.{line}`")).collect();
+            decisions.push(format!(
+                "`{column}` is read as numbers by {}, which holds for all columns; see `source.csv`",
+                settings.join(" and ")
+            ));
+        }
+        if let Some(columns) = self.max_columns {
+            decisions.push(format!(
+                "`contract.max_columns = {columns}` allows the columns that the table has; the limit is for names of columns that \
+                 are data"
             ));
         }
         match self.number_format {
@@ -170,16 +190,7 @@ impl Location {
                 .unwrap_or_default();
             let last = path.trim_end_matches('/').rsplit('/').next();
             let last = last.filter(|last| !last.is_empty() && *last != host);
-            return Ok(Self {
-                url: given.to_owned(),
-                content,
-                name: name_of(last.unwrap_or(host)),
-                shorter_side: None,
-                bearer: None,
-                number_format: NumberFormat::Point,
-                encoding: None,
-                records: None,
-            });
+            return Ok(Self::plain(given, content, name_of(last.unwrap_or(host))));
         }
         let path = Path::new(given);
         let Ok(metadata) = fs::metadata(path) else {
@@ -205,28 +216,30 @@ impl Location {
                     TEXTS.join(", ")
                 ),
             };
-            return Ok(Self {
-                url: given.to_owned(),
-                content,
-                name,
-                shorter_side: None,
-                bearer: None,
-                number_format: NumberFormat::Point,
-                encoding: None,
-                records: None,
-            });
+            return Ok(Self::plain(given, content, name));
         }
         let (url, content, shorter_side) = of_folder(path, given)?;
         Ok(Self {
-            url,
+            shorter_side,
+            ..Self::plain(&url, content, name)
+        })
+    }
+
+    /// Data that are read without further settings.
+    fn plain(url: &str, content: Content, name: String) -> Self {
+        Self {
+            url: url.to_owned(),
             content,
             name,
-            shorter_side,
+            shorter_side: None,
             bearer: None,
             number_format: NumberFormat::Point,
             encoding: None,
             records: None,
-        })
+            number_column: None,
+            number_settings: Vec::new(),
+            max_columns: None,
+        }
     }
 }
 

@@ -57,6 +57,9 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         number_format,
         encoding,
         records,
+        number_column,
+        number_settings,
+        max_columns,
         ..
     } = location;
     let (kind, format) = match content {
@@ -84,12 +87,25 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     if number_format.keys().is_some() {
         lines.push("# Numbers are written with a decimal comma.".to_owned());
     }
+    lines.extend(
+        number_column
+            .as_deref()
+            .map(|column| format!("# So that `{}` is read as numbers.", column.escape_debug())),
+    );
     let encoding = encoding.as_deref();
     let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
     let numbers = number_format.keys().map(ToOwned::to_owned);
+    let numbers = numbers.into_iter().chain(number_settings.iter().cloned());
     let keys: Vec<String> = encoding.into_iter().chain(numbers).collect();
     if !keys.is_empty() {
         lines.push(format!("csv = {{ {} }}", keys.join(", ")));
+    }
+    if let Some(columns) = max_columns {
+        lines.push(
+            "# All columns of the table: the limit is for names of columns that are data."
+                .to_owned(),
+        );
+        lines.push(format!("contract = {{ max_columns = {columns} }}"));
     }
     lines.extend(
         records
@@ -133,7 +149,9 @@ pub(crate) fn text(
                 # schedule = { every_s = 3600 }\n\
                 # A later run sends no request unless one of these says what is new:\n\
                 # refresh = \"if_changed\"\n\
-                # incremental = { cursor = \"updated_at\", param = \"since\", start = \"2026-01-01\" }\n\
+                # `lookback` requests the last day once more, for records that appear late; those that have landed\n\
+                # are dropped as duplicates:\n\
+                # incremental = { cursor = \"updated_at\", param = \"since\", start = \"2026-01-01\", lookback = \"1d\" }\n\
                 # Rows with the same key are versions of one record; the newest is used:\n\
                 # key = [\"id\"]\n";
     }
@@ -336,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn the_proposed_incremental_reading_has_a_lookback() {
+        let location = Location::new("https://a.org/v1/items").unwrap();
+        let text = text(&location, "p.toml", &Hints::default(), None);
+        let text = text.replace("# incremental", "incremental");
+        let source = load("p.toml", &text, &[]).unwrap().config.source.remove(0);
+        assert_eq!(source.incremental.unwrap().lookback, "1d");
+    }
+
+    #[test]
     fn every_kind_of_pipeline_loads() {
         let columns = ColumnRoles {
             target: Some("y \"quoted\"".into()),
@@ -373,6 +400,12 @@ mod tests {
                     true => NumberFormat::GroupedComma,
                     false => NumberFormat::Point,
                 },
+                number_column: (content == Content::Table).then(|| "a\nb".to_owned()),
+                number_settings: match content == Content::Table {
+                    true => vec!["percent = true".to_owned(), "currency = \"$\"".to_owned()],
+                    false => Vec::new(),
+                },
+                max_columns: (content == Content::Table).then_some(3001),
                 encoding: (content == Content::Table).then(|| "latin1".to_owned()),
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
             };

@@ -5,6 +5,9 @@ use feedline_preprocess::MAX_REJECT_FRACTION;
 use feedline_schemas::record::ColumnType;
 use serde::Serialize;
 
+use super::numbers::{number_by_sql, number_key};
+use crate::output::counted;
+
 /// Names of columns that a model usually predicts.
 const TARGETS: [&str; 10] = [
     "target",
@@ -175,9 +178,12 @@ impl ColumnRoles {
             false => ("regression", "classification"),
         };
         self.decisions.push(format!(
-            "`{}` has {} distinct values in {} rows, so the task is {task}; `dataset.task = \"{other}\"` changes it",
-            target.name, target.distinct, target.compared
+            "`{}` has {} in {}, so the task is {task}; `dataset.task = \"{other}\"` changes it",
+            target.name,
+            counted(target.distinct, "distinct value"),
+            counted(target.compared, "row")
         ));
+        self.decisions.extend(doubt_classes(target, preview));
         self.missing_targets = missing_targets(target.missing, preview.rows);
         if let Some((_, limit)) = self.missing_targets {
             self.decisions.push(format!(
@@ -217,50 +223,32 @@ fn check_exists(target: &str, columns: &[ColumnPreview]) -> anyhow::Result<()> {
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     anyhow::ensure!(
         names.contains(&target),
-        "column `{target}` does not exist; the columns are {}",
-        names.join(", ")
+        "column `{target}` does not exist; the columns are `{}`",
+        names.join("`, `")
     );
     Ok(())
 }
 
-/// Separators of the numbers in CSV cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum NumberFormat {
-    /// A decimal point.
-    #[default]
-    Point,
-    /// A decimal comma: `1234,56`.
-    Comma,
-    /// A decimal comma, and points between thousands: `1.234,56`.
-    GroupedComma,
-}
-
-impl NumberFormat {
-    /// Keys of `csv` that read such numbers; none for the default.
-    pub(crate) const fn keys(self) -> Option<&'static str> {
-        match self {
-            Self::Point => None,
-            Self::Comma => Some("decimal_separator = \",\""),
-            Self::GroupedComma => Some("decimal_separator = \",\", thousands_separator = \".\""),
-        }
+/// Doubt about a target of text with too many distinct values for classes, and the way to a number.
+fn doubt_classes(target: &ColumnPreview, preview: &SourcePreview) -> Option<String> {
+    if target.column_type != Some(ColumnType::Utf8) || !is_mostly_distinct(target) {
+        return None;
     }
-}
-
-/// Returns true if columns look like numbers with a decimal comma.
-pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
-    let mut keys = preview.warnings.iter().map(|warning| warning.code.as_str());
-    keys.any(|code| code == "looks_like_decimal_comma")
-}
-
-/// Number of columns of numbers.
-pub(crate) fn numbers(preview: &SourcePreview) -> usize {
-    let is_number = |column: &&ColumnPreview| {
-        matches!(
-            column.column_type,
-            Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal)
-        )
+    let ColumnPreview { name, distinct, .. } = target;
+    let has_digits = |text: &&String| text.contains(|c: char| c.is_ascii_digit());
+    let are_numbers = target.samples.iter().filter(has_digits).count() == target.samples.len();
+    let way = match are_numbers {
+        true => number_by_sql(name, &preview.source),
+        false => "another target may be meant, see `dataset.target`".to_owned(),
     };
-    preview.columns.iter().filter(is_number).count()
+    Some(format!(
+        "`{name}` is text with {distinct} distinct values, and a build rejects rows of a class without a training row; {way}"
+    ))
+}
+
+/// Returns true for text with too many distinct values for categories.
+fn is_mostly_distinct(column: &ColumnPreview) -> bool {
+    column.distinct > MAX_CATEGORIES && column.distinct * 2 > column.compared
 }
 
 /// Fraction of `rows` without a target, and a limit of rejected rows above it, where the default
@@ -290,13 +278,16 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
     let rows = preview.rows;
     let reason = match column_type {
         None | Some(ColumnType::Null) => {
-            return Some(format!("no value in the {rows} rows looked at"));
+            return Some(format!(
+                "no value in the {} looked at",
+                counted(rows, "row")
+            ));
         }
         Some(ColumnType::Timestamp) => Some("a timestamp"),
         Some(ColumnType::Binary) => Some("bytes"),
         Some(ColumnType::Json) => Some("lists or objects"),
         Some(list) if list.is_list() => Some("lists or objects"),
-        Some(ColumnType::Utf8) if *distinct > MAX_CATEGORIES && distinct * 2 > *compared => {
+        Some(ColumnType::Utf8) if is_mostly_distinct(column) => {
             if let Some(key) = number_key(name, preview) {
                 return Some(format!(
                     "numbers that land as text until `{key}` is set; then remove it from `dataset.drop`"
@@ -317,21 +308,6 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(_) => None,
     };
     reason.map(ToOwned::to_owned)
-}
-
-/// Key that reads the text of column `name` as numbers, where a warning of the preview names both.
-fn number_key<'p>(name: &str, preview: &'p SourcePreview) -> Option<&'p str> {
-    let codes = [
-        "looks_like_decimal_comma",
-        "looks_like_thousands",
-        "looks_like_percent",
-    ];
-    let item = format!("`{name}` (");
-    let mut warnings = preview.warnings.iter();
-    let warning = warnings.find(|warning| {
-        codes.contains(&warning.code.as_str()) && warning.message.contains(&item)
-    })?;
-    warning.key.as_deref()
 }
 
 /// `id`, `customer_id`, `customerId`, `uuid`.
@@ -582,6 +558,9 @@ mod tests {
         let error = ColumnRoles::decide(&table, Some("c"))
             .unwrap_err()
             .to_string();
-        assert_eq!(error, "column `c` does not exist; the columns are a, kind");
+        assert_eq!(
+            error,
+            "column `c` does not exist; the columns are `a`, `kind`"
+        );
     }
 }

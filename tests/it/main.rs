@@ -9,6 +9,7 @@
 mod additions;
 mod ahead;
 mod augment;
+mod awkward_tables;
 mod aws;
 mod book;
 mod children;

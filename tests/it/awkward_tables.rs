@@ -1,0 +1,159 @@
+//! Tables that need a setting: `init` writes it or says why not, and `check` finds what a run fails
+//! with.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use crate::support::{pipeline, run, serve};
+
+/// Writes a table whose rows `row` gives by their numbers.
+fn write_table(folder: &Path, name: &str, header: &str, rows: u32, row: impl Fn(u32) -> String) {
+    let mut table = header.to_owned() + "\n";
+    for i in 0..rows {
+        writeln!(table, "{}", row(i)).unwrap();
+    }
+    fs::write(folder.join(name), table).unwrap();
+}
+
+#[test]
+fn a_table_of_many_columns_gets_a_contract_that_allows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let names: Vec<String> = (0..1200).map(|i| format!("c{i}")).collect();
+    let cells = |row: u32| {
+        let cells: Vec<String> = (0..1200).map(|i| (row * 7 + i).to_string()).collect();
+        cells.join(",")
+    };
+    write_table(folder, "wide.csv", &names.join(","), 90, cells);
+    let init = run(folder, &["init", "wide.csv"]).expect(0);
+    assert!(!init.stdout.contains("rejected"), "{init:#?}");
+    let text = fs::read_to_string(folder.join("wide.toml")).unwrap();
+    assert!(
+        text.contains("\ncontract = { max_columns = 1200 }\n"),
+        "{text}"
+    );
+    let checked = run(folder, &["check", "wide.toml"]).expect(0);
+    assert!(checked.stdout.contains("no problem found"), "{checked:#?}");
+
+    let limit = [
+        "check",
+        "wide.toml",
+        "--set",
+        "source.0.contract.max_columns=1000",
+    ];
+    let refused = run(folder, &limit).expect(1);
+    assert!(
+        refused.stdout.contains("`contract.max_columns` is 1000"),
+        "{refused:#?}"
+    );
+    assert!(!refused.stdout.contains("\"c0\""), "{refused:#?}");
+}
+
+#[test]
+fn a_target_of_amounts_is_read_as_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let amount = |row: u32| {
+        let cents = 90_000 + row * 137;
+        let (thousands, rest) = (cents / 100_000, cents % 100_000);
+        let rest = format!("{:03}.{:02}", rest / 100, rest % 100);
+        match thousands {
+            0 => format!("{row},${rest}"),
+            _ => format!("{row},\"${thousands},{rest}\""),
+        }
+    };
+    write_table(folder, "homes.csv", "size, price ", 600, amount);
+    let init = run(folder, &["init", "homes.csv", "--target", " price "]).expect(0);
+    for part in [
+        "` price ` has 600 distinct values in 600 rows, so the task is regression",
+        "` price ` is read as numbers by `csv.thousands_separator = \",\"` and `csv.currency = \"$\"`",
+    ] {
+        assert!(init.stdout.contains(part), "{part}: {init:#?}");
+    }
+    let checked = run(folder, &["check", "homes.toml"]).expect(0);
+    assert!(checked.stdout.contains("no problem found;"), "{checked:#?}");
+    let landed = run(folder, &["ingest", "homes.toml"]).expect(0);
+    assert!(
+        landed
+            .stdout
+            .contains("600 rows landed, 0 duplicates dropped, 0 rejected; 1 batch, 1 page or file"),
+        "{landed:#?}"
+    );
+}
+
+#[test]
+fn a_target_of_amounts_outside_of_csv_gets_the_query_that_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = String::new();
+    for i in 0..600 {
+        let row = serde_json::json!({ "size": i, "price": format!("${}.50", 900 + i) });
+        writeln!(rows, "{row}").unwrap();
+    }
+    fs::write(folder.join("homes.ndjson"), rows).unwrap();
+    let init = run(folder, &["init", "homes.ndjson", "--target", "price"]).expect(0);
+    let doubt = "`price` is text with 600 distinct values, and a build rejects rows of a class without a training row";
+    assert!(init.stdout.contains(doubt), "{init:#?}");
+    let sql = init.stdout.split("`dataset.sql = ").nth(1).unwrap();
+    let sql = sql.split('`').next().unwrap();
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"homes\"\ntype = \"files\"\nurl = \"homes.ndjson\"\n\
+         [dataset]\nsql = {sql}\ntarget = \"price number\"\ndrop = [\"price\"]\n"
+    );
+    let file = pipeline(folder, &text);
+    run(folder, &["ingest", file]).expect(0);
+    let built = run(folder, &["shards", "build", file]).expect(0);
+    assert!(
+        built
+            .stdout
+            .contains("600 read, 0 duplicates dropped, 0 rejected"),
+        "{built:#?}"
+    );
+}
+
+#[test]
+fn a_check_finds_that_few_rows_leave_a_split_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |row: u32| format!("{row}.5,{}.25", row * 3);
+    let checked = |rows: u32, code: i32| {
+        write_table(folder, "few.csv", "size,price", rows, row);
+        run(folder, &["init", "few.csv", "--force"]).expect(0);
+        run(folder, &["check", "few.toml"]).expect(code).stdout
+    };
+    let one = checked(1, 1);
+    let expected = "can be read, but a run fails: 1 row cannot fill 3 splits (train 0.8, validation 0.1, test 0.1)";
+    assert!(one.contains(expected), "{one}");
+    run(folder, &["run", "few.toml"]).expect(1);
+    fs::remove_dir_all(folder.join("feedline-data")).unwrap();
+    let two = checked(2, 1);
+    assert!(two.contains("2 rows cannot fill 3 splits"), "{two}");
+    let five = checked(5, 0);
+    assert!(
+        five.contains("few rows: with 5 rows a split (train 0.8, validation 0.1, test 0.1) stays empty by a chance of 85 %"),
+        "{five}"
+    );
+    let many = checked(100, 0);
+    assert!(many.contains("no problem found;"), "{many}");
+    // Without the two other splits one row is enough.
+    write_table(folder, "few.csv", "size,price", 1, row);
+    let split = "dataset.split={train=1,validation=0,test=0}";
+    let all = run(folder, &["check", "few.toml", "--set", split]).expect(0);
+    assert!(all.stdout.contains("no problem found;"), "{all:#?}");
+}
+
+#[test]
+fn a_table_that_a_server_refuses_names_the_option_that_sends_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for status in ["401 Unauthorized", "403 Forbidden"] {
+        let base = serve(move |_| (status, String::new(), String::new()));
+        let url = format!("{base}/things.csv");
+        let refused = run(folder, &["init", &url]).expect(1);
+        for part in [&status[..3], "`--bearer VARIABLE` sends a token"] {
+            assert!(refused.stderr.contains(part), "{part}: {refused:#?}");
+        }
+    }
+    let base = serve(|_| ("404 Not Found", String::new(), String::new()));
+    let missing = run(folder, &["init", &format!("{base}/things.csv")]).expect(2);
+    assert!(!missing.stderr.contains("--bearer"), "{missing:#?}");
+}
