@@ -13,6 +13,7 @@ mod features;
 mod gaps;
 mod keys;
 mod leaks;
+mod left_out;
 mod message;
 pub(crate) mod precision;
 mod spelling;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     gaps::long_steps,
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
+    left_out::rows_left_out,
     spelling::{folded, list_alike},
 };
 

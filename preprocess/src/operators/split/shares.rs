@@ -12,23 +12,38 @@ use crate::Error;
 /// Difference of shares that is worth a warning where no tolerance is given.
 const WORTH_TELLING: f64 = 0.1;
 
-/// Rows below which chance alone makes such a difference.
-const FEW_ROWS: u64 = 1000;
+/// Rows below which chance alone makes such a difference, where a hash assigns the splits.
+const FEW_ROWS: u64 = 100;
+
+/// A split that leaves out fewer than one row for each so many does not miss its share for that.
+const FEW_LEFT_OUT: u64 = 20;
+
+/// Rows of the splits, and causes for a split to miss its share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SplitSizes {
+    /// Rows of each split, in the order of [`Split::ALL`].
+    pub(crate) rows: [u64; 3],
+    /// Groups of the key, where the split has one.
+    pub(crate) groups: Option<GroupCounts>,
+    /// True if equal rows are among them.
+    pub(crate) keeps_copies: bool,
+    /// Rows that the split itself left out.
+    pub(crate) left_out: u64,
+}
 
 /// Compares the rows of each split with its share, if shares decide. Warns of a split that misses
-/// it without a tolerance. `keeps_copies` says that equal rows are among them.
+/// it without a tolerance.
 ///
 /// # Errors
 /// [`Error::Config`] for a split that misses its share by more than the tolerance.
 pub(crate) fn check_shares(
     config: &SplitConfig,
-    rows: [u64; 3],
-    groups: Option<GroupCounts>,
-    keeps_copies: bool,
+    sizes: SplitSizes,
 ) -> Result<Option<Warning>, Error> {
     if config.by.is_named() || !config.until().is_empty() {
         return Ok(None);
     }
+    let SplitSizes { rows, groups, .. } = sizes;
     // A frozen source is the test split, however large it is.
     let dealt = if config.frozen().is_some() { 2 } else { 3 };
     let total: u64 = rows[..dealt].iter().sum();
@@ -52,17 +67,11 @@ pub(crate) fn check_shares(
             );
             Err(Error::config("dataset.split.tolerance", reason))
         }
-        None if difference > WORTH_TELLING && total >= FEW_ROWS => {
-            let because = match (config.key.is_empty(), keeps_copies) {
-                (true, true) => {
-                    ", since all copies of a row are in one split (`dataset.dedup = \"none\"`)"
-                        .to_owned()
-                }
-                _ => told(config, groups),
-            };
+        None if difference > WORTH_TELLING && (total >= FEW_ROWS || !config.by.is_key()) => {
             let message = format!(
-                "the {split} split has {} of {total} rows, a share of {found:.4} and not {wanted}{because}",
-                rows[worst]
+                "the {split} split has {} of {total} rows, a share of {found:.4} and not {wanted}{}",
+                rows[worst],
+                because(config, sizes)
             );
             Ok(Some(
                 Warning::new("split_misses_share", message).with_key("dataset.split"),
@@ -75,6 +84,23 @@ pub(crate) fn check_shares(
 #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
 fn share(rows: u64, total: u64) -> f64 {
     rows as f64 / total.max(1) as f64
+}
+
+/// Cause of a missed share, as a part of a sentence.
+fn because(config: &SplitConfig, sizes: SplitSizes) -> String {
+    let left_out = sizes.left_out;
+    if left_out.saturating_mul(FEW_LEFT_OUT) >= sizes.rows.iter().sum() {
+        return format!(
+            ", since the split left out {left_out} rows, in groups that reach over a boundary or next to one"
+        );
+    }
+    match config.key.is_empty() {
+        _ if config.by.is_time() => ", since rows of one time share a split".to_owned(),
+        true if sizes.keeps_copies => {
+            ", since all copies of a row are in one split (`dataset.dedup = \"none\"`)".to_owned()
+        }
+        _ => told(config, sizes.groups),
+    }
 }
 
 /// Distribution of the groups, as a part of a sentence.
@@ -94,9 +120,21 @@ fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{config::SplitBy, ids::TableName};
+    use feedline_schemas::{
+        config::{Embargo, SplitBy},
+        ids::TableName,
+    };
 
     use super::*;
+
+    fn sizes(rows: [u64; 3]) -> SplitSizes {
+        SplitSizes {
+            rows,
+            groups: None,
+            keeps_copies: false,
+            left_out: 0,
+        }
+    }
 
     fn check(config: SplitConfig, rows: [u64; 3]) -> Option<String> {
         let groups = Some(GroupCounts {
@@ -105,7 +143,11 @@ mod tests {
             test: 1,
             largest: 90,
         });
-        let found = check_shares(&config, rows, groups, false);
+        let sizes = SplitSizes {
+            groups,
+            ..sizes(rows)
+        };
+        let found = check_shares(&config, sizes);
         found.err().map(|error| error.to_string())
     }
 
@@ -141,8 +183,11 @@ mod tests {
     #[test]
     fn a_share_that_is_missed_without_a_tolerance_is_warned_of_with_the_reason() {
         let warning = |config: SplitConfig, keeps_copies| {
-            let found = check_shares(&config, [600, 200, 200], None, keeps_copies);
-            found.unwrap().unwrap()
+            let sizes = SplitSizes {
+                keeps_copies,
+                ..sizes([600, 200, 200])
+            };
+            check_shares(&config, sizes).unwrap().unwrap()
         };
         let found = warning(SplitConfig::default(), true);
         assert_eq!(found.code, "split_misses_share");
@@ -153,8 +198,37 @@ mod tests {
         );
         let found = warning(SplitConfig::default(), false);
         assert!(found.message.ends_with("and not 0.8"), "{found:?}");
-        let few = check_shares(&SplitConfig::default(), [60, 20, 20], None, true);
+        let few = check_shares(&SplitConfig::default(), sizes([59, 20, 20]));
         assert_eq!(few.unwrap(), None);
+    }
+
+    #[test]
+    fn a_split_by_time_that_leaves_rows_out_is_warned_of_whatever_its_size() {
+        let config = SplitConfig {
+            by: SplitBy::Time {
+                column: "t".into(),
+                until: Vec::new(),
+                embargo: Embargo::default(),
+            },
+            key: vec!["cust".into()],
+            ..SplitConfig::default()
+        };
+        let warning = |left_out, rows| {
+            let sizes = SplitSizes {
+                left_out,
+                ..sizes(rows)
+            };
+            check_shares(&config, sizes).unwrap()
+        };
+        let found = warning(62, [19, 3, 7]).unwrap();
+        assert_eq!(
+            found.message,
+            "the train split has 19 of 29 rows, a share of 0.6552 and not 0.8, since the split left out 62 rows, in groups \
+             that reach over a boundary or next to one"
+        );
+        let tied = warning(0, [19, 3, 7]).unwrap();
+        assert!(tied.message.ends_with("share a split"), "{tied:?}");
+        assert_eq!(warning(62, [80, 10, 10]), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    operators::split::{self, Rule},
+    operators::split::{self, Rule, SplitSizes},
     pipeline::{count_sums::sums, prepare::Build},
     schema::reject_reason,
     staging::{Staged, rejects::Rejects},
@@ -124,11 +124,13 @@ impl Build<'_> {
     }
 
     /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
-    /// are, where a tolerance asks for them, and warnings of rows without a key and of a split that misses its share.
+    /// are, where a tolerance asks for them, and warnings of rows without a key, of many rows that the split left out, and of a
+    /// split that misses its share.
     pub(in crate::pipeline) async fn check_groups(
         &self,
         session: &SessionContext,
         staged: &Staged,
+        rejects: &Rejects,
     ) -> Result<(Option<GroupCounts>, Vec<Warning>), Error> {
         let config = &self.spec.config.split;
         let mut counts = None;
@@ -148,9 +150,18 @@ impl Build<'_> {
         // Each divided document has a part in every split, so the rows say nothing about fractions.
         let mut found: Vec<Warning> = self.missing_keys(staged).await?.into_iter().collect();
         if !self.cuts_documents() {
-            let rows = Split::ALL.map(|split| staged.rows(split));
-            let keeps_copies = self.spec.config.dedup == DedupMode::None;
-            found.extend(split::check_shares(config, rows, counts, keeps_copies)?);
+            let filtered = rejects.filtered();
+            let distinct = self.kept(staged) + rejects.all();
+            found.extend(warnings::rows_left_out(&filtered, distinct, &config.key));
+            let left_out = [reject_reason::GROUP_STRADDLES, reject_reason::EMBARGO];
+            let left_out = left_out.iter().filter_map(|reason| filtered.get(*reason));
+            let sizes = SplitSizes {
+                rows: Split::ALL.map(|split| staged.rows(split)),
+                groups: counts,
+                keeps_copies: self.spec.config.dedup == DedupMode::None,
+                left_out: left_out.sum(),
+            };
+            found.extend(split::check_shares(config, sizes)?);
         }
         Ok((counts.filter(|_| config.tolerance.is_some()), found))
     }

@@ -129,7 +129,7 @@ impl<'b> FullBuild<'b> {
         let unexpected = build.unexpected(session, rows, &self.rejects);
         self.counts.unexpected = Box::pin(unexpected).await?;
         build.check_splits(staged.split_rows(), None, &self.rejects)?;
-        let (groups, warnings) = Box::pin(build.check_groups(session, rows)).await?;
+        let (groups, warnings) = Box::pin(build.check_groups(session, rows, &self.rejects)).await?;
         self.counts.groups = groups;
         lookback_leak::check(build.spec.series.as_deref(), rows).await?;
         let near_dup = staged.near_dup.as_ref();
