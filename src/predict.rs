@@ -227,7 +227,7 @@ fn warn_of_unusual_rows(report: &PredictReport) {
     for (columns, what) in [
         (
             &report.unknown_categories,
-            "with a category that no training row has",
+            "with a category that no training row has, or fewer than `min_count`,",
         ),
         (
             &report.far_outside,

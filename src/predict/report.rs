@@ -42,7 +42,7 @@ impl Text for PredictReport {
             (
                 "unknown",
                 &self.unknown_categories,
-                "rows with a category that no training row has",
+                "rows with a category that too few training rows have, or none",
             ),
             (
                 "far",

@@ -544,7 +544,7 @@ fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
         assert_eq!(flagged["prediction"], plain["prediction"]);
     }
     for part in [
-        "rows with a category that no training row has: `district` (1)",
+        "rows with a category that too few training rows have, or none: `district` (1)",
         "cells far outside of the training rows: `size` (1)",
         "cells without a value: `garden` (1), `size` (1)",
     ] {
