@@ -28,7 +28,10 @@ impl Build<'_> {
         copied: Option<DataFrame>,
     ) -> Result<Page, Error> {
         let copies = match copied {
-            Some(rows) => Some(duplicate_samples::samples(rows).await?),
+            Some(rows) => {
+                let is_skipped = |hash: &[u8]| staged.unusable.contains(hash);
+                Some(duplicate_samples::samples(rows, is_skipped).await?)
+            }
             None => None,
         };
         let before = match self.before().await {

@@ -26,6 +26,7 @@ use crate::{
     fit::{aggregate::Rows, check_nans},
     operators::{
         coerce::NanSeen,
+        content_column::ContentKind,
         dedup::{conflicts, duplicate_samples},
     },
     schema::{landed_columns::shown, system_columns},
@@ -34,7 +35,7 @@ use crate::{
     staging::{Repeated, Staged},
     statistics::profile::categories,
     steps,
-    warnings::{self, CutCategories, precision::RoundedIntegers},
+    warnings::{self, CutCategories, EqualParts, precision::RoundedIntegers},
 };
 
 /// Training rows of the first pass, before the check of all rows.
@@ -223,7 +224,9 @@ impl Build<'_> {
             }
             // The engine has to count the rows of each content again.
             (None, Some(copied)) => {
-                let copies = Box::pin(duplicate_samples::samples(copied)).await?;
+                let is_skipped = |hash: &[u8]| staged.unusable.contains(hash);
+                let copies = duplicate_samples::samples(copied, is_skipped);
+                let copies = Box::pin(copies).await?;
                 match copies.samples.first() {
                     Some(most) => Some(self.copied_sample(most.rows, most.first, staged).await?),
                     None => None,
@@ -232,10 +235,22 @@ impl Build<'_> {
             (None, None) => None,
         };
         Ok(warnings::duplicates_dropped(
-            duplicates,
-            self.input.rows,
+            (duplicates, self.input.rows),
+            self.what_is_equal(),
             sample.as_deref(),
         ))
+    }
+
+    /// Returns what rows that are dropped as duplicates have in common.
+    pub(super) fn what_is_equal(&self) -> EqualParts {
+        let Some(payload) = &self.spec.payload else {
+            return EqualParts::Columns;
+        };
+        match (payload.kind, &payload.images) {
+            (ContentKind::Text, _) => EqualParts::Document,
+            (ContentKind::Image, Some(images)) if images.how.hashes => EqualParts::ImagePixels,
+            (ContentKind::Image, _) => EqualParts::ImageBytes,
+        }
     }
 
     /// Counts images that have copies with another target, among `rows` and among those that were staged, and warns of them: one
@@ -250,7 +265,8 @@ impl Build<'_> {
         };
         let mut found = staged.conflicts.clone();
         if let Some(rows) = rows {
-            found.merge(conflicts::count(rows, &target.column).await?);
+            let is_skipped = |hash: &[u8]| staged.unusable.contains(hash);
+            found.merge(conflicts::count(rows, &target.column, is_skipped).await?);
         }
         let sample = found.sample.map_or_else(String::new, |sample| {
             let [one, other] = sample.targets;

@@ -10,7 +10,7 @@ use feedline_schemas::config::DedupMode;
 use crate::{
     Error,
     operators::{dedup::conflicts, split},
-    schema::{dataset_spec::DatasetSpec, system_columns},
+    schema::{dataset_spec::DatasetSpec, reject_reason, system_columns},
 };
 
 /// Hash and origin of all rows, duplicates included, if duplicates are dropped.
@@ -76,14 +76,15 @@ pub(super) fn hold_out_frozen(
 fn one_of_each_content(rows: DataFrame, spec: &DatasetSpec) -> Result<DataFrame, Error> {
     match spec.conflicts() {
         Some((target, how)) => conflicts::settled(rows, target, how),
-        None => first_of_each_content(rows),
+        None => first_of_each_content(rows, spec.image().is_some()),
     }
 }
 
 /// Of the rows with one content keeps the one with the smallest origin that can be used, else that with the smallest
-/// origin: columns beside the content may set one aside and not the other. The engine sorts by hash, then by these,
-/// spilling where it must, so the choice depends neither on memory nor on partitions.
-fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
+/// origin: columns beside the content may set one aside and not the other. Rows without an image file are duplicates of
+/// nothing, where rows `have_images`. The engine sorts by hash, then by these, spilling where it must, so the choice depends
+/// neither on memory nor on partitions.
+fn first_of_each_content(rows: DataFrame, have_images: bool) -> Result<DataFrame, Error> {
     const COPY: &str = "_copy";
     let names: Vec<Expr> = rows
         .schema()
@@ -101,8 +102,16 @@ fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
         ])
         .build()?
         .alias(COPY);
-    Ok(rows
-        .window(vec![rank])?
-        .filter(ident(COPY).eq(lit(1u64)))?
-        .select(names)?)
+    let is_first = ident(COPY).eq(lit(1u64));
+    let is_kept = match have_images {
+        true => is_first.or(has_no_image()),
+        false => is_first,
+    };
+    Ok(rows.window(vec![rank])?.filter(is_kept)?.select(names)?)
+}
+
+/// True for rows that are rejected for their image before any is decoded.
+fn has_no_image() -> Expr {
+    let reason = format!("{{\"reason\":\"{}\"%", reject_reason::NOT_AN_IMAGE);
+    ident(system_columns::REJECT).like(lit(reason))
 }

@@ -94,7 +94,7 @@ async fn count_conflicts(
     let Some((target, _)) = spec.conflicts() else {
         return Ok(None);
     };
-    let found = Box::pin(conflicts::count(rows.clone(), target)).await?;
+    let found = Box::pin(conflicts::count(rows.clone(), target, |_| false)).await?;
     Ok(Some(found.counts))
 }
 

@@ -56,6 +56,9 @@ pub(crate) const NEAR_DUPLICATE: &str = "near_duplicate";
 /// It is nearly a frozen document.
 pub(crate) const NEAR_DUPLICATE_OF_FROZEN: &str = "near_duplicate_of_frozen";
 
+/// Faults of what a row has beside its image.
+pub(crate) const BESIDE_IMAGE: [&str; 2] = [BAD_BOXES, BAD_EMBEDDING];
+
 /// Reasons that name a target.
 pub(crate) const TARGETS: [&str; 3] = [TARGET_MISSING, TARGET_NOT_NUMERIC, TARGET_NOT_FINITE];
 

@@ -28,6 +28,7 @@ use super::{
     exact_dedup::{self, DedupTuples, DuplicateOrigins, Repeated, copies},
     spill::{Form, Sizes, SpillWriter, SpilledRows, Written},
     staged::{Distinct, Staged},
+    unusable_images::UnusableImages,
 };
 use crate::{
     Context, Error,
@@ -141,6 +142,7 @@ impl HashPartitioning {
             near_images: None,
             repeated: kept.repeated,
             conflicts: LabelConflicts::default(),
+            unusable: UnusableImages::default(),
         };
         for (part, rows) in staged.splits.iter_mut().zip(kept.rows) {
             part.rows = rows;

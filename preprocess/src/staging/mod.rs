@@ -12,6 +12,7 @@ pub(crate) mod rejects;
 mod spill;
 mod split_groups;
 mod staged;
+mod unusable_images;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -43,7 +44,7 @@ use crate::{
     pass_progress::PassProgress,
     schema::{
         dataset_spec::DatasetSpec,
-        reject_reason::Reason,
+        reject_reason::{self, Reason},
         system_columns::{self, column},
     },
     source::parquet_scan::ScanFile,
@@ -57,6 +58,7 @@ pub(crate) use ordered_batches::Ordered;
 pub(crate) use spill::{Asked, SpilledRows};
 pub(crate) use split_groups::Groups;
 pub(crate) use staged::{Staged, order};
+pub(crate) use unusable_images::UnusableImages;
 
 /// Runs the plan once.
 pub(crate) async fn stage(
@@ -75,6 +77,7 @@ pub(crate) async fn stage(
         let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
         let mut worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
         worker.converter = images.map(|images| Converter::new(images, &schema));
+        worker.has_frozen = spec.config.split.frozen().is_some();
         tasks.spawn(worker.run(stream));
     }
     let distinct = counted.into_iter();
@@ -88,6 +91,7 @@ pub(crate) async fn stage(
         distinct: distinct.map(|name| (name, Distinct::default())).collect(),
         near_images: None,
         conflicts: LabelConflicts::default(),
+        unusable: UnusableImages::default(),
     };
     let (mut staged, mut rejects, lengths) = gather(tasks, staged).await?;
     if let Some(images) = images.filter(|images| images.how.hashes) {
@@ -141,6 +145,7 @@ async fn gather(
         for (length, count) in done.lengths {
             *lengths.entry(length).or_default() += count;
         }
+        staged.unusable.merge(done.unusable);
         rejects.merge(done.rejects);
     }
     Ok((staged, rejects, lengths))
@@ -156,6 +161,9 @@ struct Worker {
     meter: Arc<PassProgress>,
     /// Decodes images.
     converter: Option<Converter>,
+    unusable: UnusableImages,
+    /// True if the test split is a frozen source, whose rows have no duplicates in others.
+    has_frozen: bool,
 }
 
 struct Done {
@@ -164,6 +172,7 @@ struct Done {
     distinct: BTreeMap<String, Distinct>,
     /// Embeddings by their length.
     lengths: BTreeMap<usize, u64>,
+    unusable: UnusableImages,
 }
 
 impl Worker {
@@ -186,6 +195,8 @@ impl Worker {
                 .collect(),
             meter,
             converter: None,
+            unusable: UnusableImages::default(),
+            has_frozen: false,
         }
     }
 
@@ -219,6 +230,7 @@ impl Worker {
                 .converter
                 .map(Converter::into_lengths)
                 .unwrap_or_default(),
+            unusable: self.unusable,
         })
     }
 
@@ -236,21 +248,39 @@ impl Worker {
             return self.keep(&rows);
         };
         let faults = converter.convert(&rows, |rows| self.keep(&rows))?;
-        let origins = column(&rows, system_columns::ORIGIN).as_primitive::<UInt64Type>();
-        let of_column = converter.column();
-        let reject = |(row, reason, value): Fault| {
+        self.reject_images(&rows, faults, converter.column())?;
+        self.converter = Some(converter);
+        Ok(())
+    }
+
+    /// Rejects the rows of images that cannot be used; `of_column` holds the images.
+    fn reject_images(
+        &mut self,
+        rows: &RecordBatch,
+        faults: Vec<Fault>,
+        of_column: &str,
+    ) -> Result<(), Error> {
+        let origins = column(rows, system_columns::ORIGIN).as_primitive::<UInt64Type>();
+        let hashes = column(rows, system_columns::HASH).as_fixed_size_binary();
+        let codes = column(rows, system_columns::SPLIT).as_primitive::<UInt8Type>();
+        let mut rejects = Vec::with_capacity(faults.len());
+        for (row, reason, value) in faults {
+            // Boxes and embeddings are beside the image, and may differ between rows of one image.
+            let is_image = !reject_reason::BESIDE_IMAGE.contains(&reason.as_str());
             let column = of_column.to_owned();
             let reason = Reason {
                 reason,
                 column,
                 value,
             };
-            (origins.value(row), reason.to_json())
-        };
-        self.rejects
-            .push(faults.into_iter().map(reject).collect())?;
-        self.converter = Some(converter);
-        Ok(())
+            let (origin, reason) = (origins.value(row), reason.to_json());
+            let is_frozen = self.has_frozen && codes.value(row) == code(Split::Test);
+            if is_image && !is_frozen {
+                self.unusable.add(hashes.value(row), origin, reason.clone());
+            }
+            rejects.push((origin, reason));
+        }
+        self.rejects.push(rejects)
     }
 
     /// Writes good rows to the file of their split.

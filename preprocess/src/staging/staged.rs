@@ -18,7 +18,7 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 
 use super::{
     exact_dedup::Repeated, matrix::Matrix, ordered_batches::Ordered, spill::SpilledRows,
-    split_groups::Groups,
+    split_groups::Groups, unusable_images::UnusableImages,
 };
 use crate::{
     Error,
@@ -54,6 +54,8 @@ pub(crate) struct Staged {
     pub(super) repeated: Option<(Repeated, Option<(Split, usize)>)>,
     /// Images of equal pixels and different targets.
     pub(crate) conflicts: LabelConflicts,
+    /// Images that cannot be decoded.
+    pub(crate) unusable: UnusableImages,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -19,13 +19,56 @@ pub(crate) fn are_many(duplicates: u64, rows: u64) -> bool {
     share(duplicates, rows) > DUPLICATES
 }
 
-/// Warns of duplicates dropped by default. `sample` describes a row that has some.
-pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) -> Option<Warning> {
+/// Parts that rows dropped as duplicates have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EqualParts {
+    /// All columns.
+    Columns,
+    /// The document, whatever other columns hold.
+    Document,
+    /// The bytes of the image.
+    ImageBytes,
+    /// The pixels of the image.
+    ImagePixels,
+}
+
+impl EqualParts {
+    /// Reason for dropping a row, the noun with its article, and another remedy.
+    const fn describe(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Columns => ("they equal another row in every column", "a row", ""),
+            Self::Document => (
+                "their document equals that of another row, whatever their other columns hold",
+                "a document",
+                "",
+            ),
+            Self::ImageBytes => (
+                "their image file equals that of another row byte by byte, whatever their names and other columns are",
+                "an image",
+                "",
+            ),
+            Self::ImagePixels => (
+                "their image has the same pixels as that of another row, whatever their formats, names and other columns are",
+                "an image",
+                ", or drop only files of equal bytes with `dataset.image.duplicates = \"bytes\"`",
+            ),
+        }
+    }
+}
+
+/// Warns of `dropped` duplicates among `rows`, dropped by default. `sample` describes a row that has some.
+pub(crate) fn duplicates_dropped(
+    (dropped, rows): (u64, u64),
+    equal: EqualParts,
+    sample: Option<&str>,
+) -> Option<Warning> {
     let sample = sample.map_or_else(String::new, |sample| format!(", such as {sample}"));
+    let (reason, one, remedy) = equal.describe();
+    let noun = one.rsplit(' ').next().unwrap_or(one);
     are_many(dropped, rows).then(|| {
         let message = format!(
-            "{dropped} of {rows} rows ({}) were dropped since they equal another row in every column{sample}; where equal rows \
-             are different observations, keep them with `dataset.dedup = \"none\"`: all copies of a row are then in one split",
+            "{dropped} of {rows} rows ({}) were dropped since {reason}{sample}; where equal {noun}s are different observations, keep \
+             them with `dataset.dedup = \"none\"`: all copies of {one} are then in one split{remedy}",
             percent(dropped, rows)
         );
         warning(DUPLICATES_DROPPED, "dataset.dedup", message)

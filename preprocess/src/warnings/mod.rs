@@ -24,7 +24,9 @@ pub(crate) use self::{
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
     cells::{TEXTS_NOT_NUMBERS, far_outside, infinite_capped, nan_missing},
     classes::{moved_classes, unknown_classes, unlisted_classes},
-    duplicates::{are_many, duplicates_dropped, equal_rows, labels_differ, left_at_landing},
+    duplicates::{
+        EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ, left_at_landing,
+    },
     features::{columns_dropped, look_like_identifiers, of_transform, why_no_feature},
     gaps::long_steps,
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},

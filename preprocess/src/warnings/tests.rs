@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::manifest::Split;
 
 use super::{
-    are_many, duplicates_dropped, equal_rows,
+    EqualParts, are_many, duplicates_dropped, equal_rows,
     message::{first_of, toml_string},
     spelling::{alike, is_number, remedy},
     target_leakage, unknown_categories,
@@ -86,7 +86,8 @@ fn one_per_cent_of_duplicates_is_not_yet_many() {
     assert!(!are_many(0, 0));
     assert!(!are_many(10, 1000));
     assert!(are_many(11, 1000));
-    assert_eq!(duplicates_dropped(10, 1000, None), None);
+    let dropped = duplicates_dropped((10, 1000), EqualParts::Columns, None);
+    assert_eq!(dropped, None);
 }
 
 #[test]

@@ -131,11 +131,16 @@ impl LabelConflicts {
     }
 }
 
-/// Counts the contents in `rows` with several values in column `target`, and describes the first of them.
+/// Counts the contents in `rows` with several values in column `target`, and describes the first of them. Contents whose hash
+/// `is_skipped` do not count.
 ///
 /// # Errors
 /// Failures of the engine.
-pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<LabelConflicts, Error> {
+pub(crate) async fn count(
+    rows: DataFrame,
+    target: &str,
+    is_skipped: impl Fn(&[u8]) -> bool,
+) -> Result<LabelConflicts, Error> {
     const ROWS: &str = "rows";
     const LEAST: &str = "least";
     const MOST: &str = "most";
@@ -152,13 +157,23 @@ pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<LabelConflict
             ],
         )?
         .filter(ident(LEAST).not_eq(ident(MOST)))?
-        .select(vec![ident(ROWS), ident(FIRST), ident(LEAST), ident(MOST)])?;
+        .select(vec![
+            ident(ROWS),
+            ident(FIRST),
+            ident(LEAST),
+            ident(MOST),
+            ident(system_columns::HASH),
+        ])?;
     let mut found = LabelConflicts::default();
     let mut batches = Box::pin(several.execute_stream()).await?;
     while let Some(batch) = batches.try_next().await? {
         let rows = batch.column(0).as_primitive::<Int64Type>().values();
         let origins = batch.column(1).as_primitive::<UInt64Type>().values();
+        let hashes = batch.column(4).as_fixed_size_binary();
         for (row, (rows, first)) in rows.iter().zip(origins).enumerate() {
+            if is_skipped(hashes.value(row)) {
+                continue;
+            }
             let [least, most] =
                 [2, 3].map(|at: usize| array_value_to_string(batch.column(at), row));
             found.add(rows.unsigned_abs(), *first, [least?, most?]);

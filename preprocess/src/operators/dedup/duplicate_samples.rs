@@ -1,5 +1,7 @@
 //! Contents of several rows, for the dataset report.
 
+use std::cmp::Reverse;
+
 use arrow::{
     array::AsArray,
     datatypes::{Int64Type, UInt64Type},
@@ -13,6 +15,7 @@ use datafusion::{
     prelude::DataFrame,
 };
 use feedline_schemas::ids::Origin;
+use futures::TryStreamExt;
 
 use crate::{Error, operators::dedup::content_hash::key_of, schema::system_columns};
 
@@ -39,8 +42,11 @@ pub(crate) struct Sample {
     pub(crate) last: Origin,
 }
 
-/// Looks for them in `rows`, which have hash and origin.
-pub(crate) async fn samples(rows: DataFrame) -> Result<DuplicateContents, Error> {
+/// Looks for them in `rows`, which have hash and origin; contents whose hash `is_skipped` are none.
+pub(crate) async fn samples(
+    rows: DataFrame,
+    is_skipped: impl Fn(&[u8]) -> bool,
+) -> Result<DuplicateContents, Error> {
     const ROWS: &str = "rows";
     const FIRST: &str = "first";
     const LAST: &str = "last";
@@ -55,24 +61,29 @@ pub(crate) async fn samples(rows: DataFrame) -> Result<DuplicateContents, Error>
             ],
         )?
         .filter(ident(ROWS).gt(lit(1i64)))?;
-    let contents = Box::pin(several.clone().count()).await? as u64;
-    let order = vec![
-        ident(ROWS).sort(false, false),
-        ident(FIRST).sort(true, false),
-    ];
-    let most = several.sort(order)?.limit(0, Some(SAMPLES))?;
-    let mut samples = Vec::new();
-    for batch in Box::pin(most.collect()).await? {
+    let mut found = DuplicateContents {
+        contents: 0,
+        samples: Vec::new(),
+    };
+    let mut batches = Box::pin(several.execute_stream()).await?;
+    while let Some(batch) = batches.try_next().await? {
         let hashes = batch.column(0).as_fixed_size_binary();
         let rows = batch.column(1).as_primitive::<Int64Type>();
         let first = batch.column(2).as_primitive::<UInt64Type>();
         let last = batch.column(3).as_primitive::<UInt64Type>();
-        samples.extend((0..batch.num_rows()).map(|row| Sample {
-            hash: format!("{:016x}", key_of(hashes.value(row))),
-            rows: rows.value(row).unsigned_abs(),
-            first: Origin::from_packed(first.value(row)),
-            last: Origin::from_packed(last.value(row)),
-        }));
+        let wanted = (0..batch.num_rows()).filter(|row| !is_skipped(hashes.value(*row)));
+        for row in wanted {
+            found.contents += 1;
+            found.samples.push(Sample {
+                hash: format!("{:016x}", key_of(hashes.value(row))),
+                rows: rows.value(row).unsigned_abs(),
+                first: Origin::from_packed(first.value(row)),
+                last: Origin::from_packed(last.value(row)),
+            });
+        }
+        let most_first = |sample: &Sample| (Reverse(sample.rows), sample.first);
+        found.samples.sort_unstable_by_key(most_first);
+        found.samples.truncate(SAMPLES);
     }
-    Ok(DuplicateContents { contents, samples })
+    Ok(found)
 }

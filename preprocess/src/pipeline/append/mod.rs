@@ -94,7 +94,11 @@ impl Build<'_> {
     fn warnings_with(&self, before: &Manifest, added: &AppendOutcome) -> Vec<Warning> {
         let counts = together(&before.counts, &added.counts);
         let duplicates = match self.drops_copies() {
-            true => warnings::duplicates_dropped(counts.duplicates, counts.rows_in, None),
+            true => warnings::duplicates_dropped(
+                (counts.duplicates, counts.rows_in),
+                self.what_is_equal(),
+                None,
+            ),
             false => None,
         };
         let rows = counts.train + counts.validation + counts.test;

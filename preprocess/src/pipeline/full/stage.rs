@@ -13,7 +13,11 @@ use crate::{
     pass_progress::PassProgress,
     pipeline::rows,
     plan::{self, Frame, FrameNotes},
-    staging::{HashPartitioning, Staged, stage},
+    staging::{
+        HashPartitioning, Staged,
+        rejects::{RejectWriter, Rejects},
+        stage,
+    },
 };
 
 /// Rows in scratch, by split, and what the plan noted of them.
@@ -55,7 +59,7 @@ impl<'b> FullBuild<'b> {
             Some(documents) => Some(rows::units_of(documents, spec.config.kind).await?),
             None => None,
         };
-        let rows = self.stage_frame(rows, direct).await?;
+        let rows = self.stage_frame(rows, direct, notes.copied.clone()).await?;
         let documents = self.count_documents(&rows, documents).await?;
         self.counts.near_dup = notes.near_dup;
         self.counts.conflicts = notes.conflicts;
@@ -69,11 +73,13 @@ impl<'b> FullBuild<'b> {
         })
     }
 
-    /// Writes the rows of the plan to scratch, and keeps the rejected ones.
+    /// Writes the rows of the plan to scratch, and keeps the rejected ones. `copied` has hash and origin of all rows,
+    /// duplicates included.
     async fn stage_frame(
         &mut self,
         frame: DataFrame,
         direct: Option<HashPartitioning>,
+        copied: Option<DataFrame>,
     ) -> Result<Staged, Error> {
         let (build, session) = (self.build, &self.session);
         let meter = Arc::new(PassProgress::new(
@@ -89,9 +95,27 @@ impl<'b> FullBuild<'b> {
             }
             None => stage(session, frame, &build.spec, self.scratch, meter).await?,
         };
+        let distinct = build.kept(&staged) + rejects.all();
+        let may_have_copies = !staged.unusable.is_empty() && distinct < build.input.rows;
+        if let Some(copied) = copied.filter(|_| may_have_copies) {
+            rejects.merge(self.reject_unusable_copies(&staged, copied).await?);
+        }
         build.name_files(session, &mut rejects).await?;
         self.rejects = rejects;
         Ok(staged)
+    }
+
+    /// Rejects of the rows that were dropped as duplicates of images that cannot be decoded.
+    async fn reject_unusable_copies(
+        &self,
+        staged: &Staged,
+        copied: DataFrame,
+    ) -> Result<Rejects, Error> {
+        let path = self.scratch.path("rejects-unusable-copies.parquet");
+        let mut rejects = RejectWriter::new(path);
+        let copies = staged.unusable.reject_copies(copied, &mut rejects);
+        Box::pin(copies).await?;
+        rejects.finish()
     }
 
     /// Bytes or characters of the documents that were staged; `planned` where a row is nothing but its document.

@@ -270,6 +270,90 @@ async fn of_equal_images_the_first_with_a_label_is_kept() {
     }
 }
 
+/// 200 images; behind them three empty files, two copies of a damaged file and two rows without a file, each with another label
+/// than the one before; then a copy of the first image with another label.
+async fn album_with_unusable_files(root: &Store) {
+    let mut rows: Vec<Cells> = (0..200).map(|i| row(&file(i, Encoding::Png), i)).collect();
+    let png = file(900, Encoding::Png);
+    let (empty, damaged) = (&png[..0], &png[..png.len() - 20]);
+    for (label, file) in (0..).zip([empty, empty, empty, damaged, damaged]) {
+        rows.push(row(file, label));
+    }
+    rows.push(vec![Value::Null, json!(0)]);
+    rows.push(vec![Value::Null, json!(1)]);
+    rows.push(row(&file(0, Encoding::Png), 1));
+    land(root, &rows).await;
+}
+
+/// Rows of the rejects, with their reasons.
+async fn reject_rows(root: &Store) -> Vec<(u64, String)> {
+    let dataset = root.child("dataset");
+    let manifest = read_manifest(&dataset).await.unwrap();
+    let lines = dataset.get(&manifest.rejects[0]).await.unwrap();
+    let lines = String::from_utf8(lines.to_vec()).unwrap();
+    let row = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let reason = line["reason"].as_str().unwrap().to_owned();
+        (line["row"].as_u64().unwrap(), reason)
+    };
+    lines.lines().map(row).collect()
+}
+
+#[tokio::test]
+async fn each_image_that_cannot_be_used_is_rejected_and_is_no_duplicate() {
+    let decoded = ["image_empty", "image_truncated", "not_an_image"];
+    let counts = [3, 2, 2];
+    for (image, partitions) in [("store = \"png\"", 1), ("duplicates = \"bytes\"", 3)] {
+        let root = Store::memory();
+        album_with_unusable_files(&root).await;
+        let report = build_images(&root, image, partitions).await.unwrap();
+        let reasons: Vec<_> = report.rejected_by_reason.clone().into_iter().collect();
+        let expected: Vec<_> = decoded.map(str::to_owned).into_iter().zip(counts).collect();
+        assert_eq!(reasons, expected);
+        assert_eq!((report.rows_in, report.duplicates), (208, 1));
+        let conflicts = report.conflicts.unwrap();
+        assert_eq!((conflicts.contents, conflicts.rows), (1, 2));
+        let rows = reject_rows(&root).await;
+        let expected = (200..).zip([0, 0, 0, 1, 1, 2, 2].map(|reason: usize| decoded[reason]));
+        let expected = expected.map(|(row, reason)| (row, reason.to_owned()));
+        assert_eq!(rows, expected.collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_no_images_are_no_duplicates_where_none_is_decoded() {
+    let root = Store::memory();
+    album_with_unusable_files(&root).await;
+    let report = build_with(&root, IMAGES, 2).await.unwrap();
+    // A damaged file begins as an image does.
+    assert_eq!(report.rejected_by_reason["not_an_image"], 5);
+    assert_eq!((report.rows_in, report.duplicates), (208, 2));
+    let rows = reject_rows(&root).await;
+    let rows: Vec<u64> = rows.into_iter().map(|(row, _)| row).collect();
+    assert_eq!(rows, [200, 201, 202, 205, 206]);
+}
+
+#[tokio::test]
+async fn dropped_images_are_described_by_what_is_equal() {
+    let message = async |dataset: &str| {
+        let root = Store::memory();
+        copies(&root).await;
+        let report = build_with(&root, dataset, 2).await.unwrap();
+        let mut warnings = report.warnings.into_iter();
+        let found = warnings.find(|warning| warning.code == "duplicates_dropped");
+        found.map(|warning| warning.message)
+    };
+    let pixels = message(&format!("{IMAGES}image = {{ }}\n")).await.unwrap();
+    for part in [
+        "60 of 180 rows (33.3 %) were dropped since their image has the same pixels as that of another row",
+        "keep them with `dataset.dedup = \"none\"`: all copies of an image are then in one split",
+        "`dataset.image.duplicates = \"bytes\"`",
+    ] {
+        assert!(pixels.contains(part), "{pixels}");
+    }
+    assert_eq!(message(IMAGES).await, None);
+}
+
 #[tokio::test]
 async fn limits_set_images_aside_before_they_are_decoded() {
     let root = Store::memory();
