@@ -57,7 +57,7 @@ fn is_plain(lines: &[&str]) -> bool {
             .iter()
             .any(|name| line.to_lowercase().contains(name))
     };
-    first == "source" && !lines[at..].iter().any(|line| has_secret(&line))
+    first == "source" && !lines[at..].iter().any(has_secret)
 }
 
 /// The path in the header of a table; `None` for another line.
