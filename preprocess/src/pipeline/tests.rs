@@ -19,6 +19,7 @@ mod several_contents;
 mod splits;
 mod sql;
 mod tokens;
+mod train_values;
 mod traps;
 mod warned;
 mod windows;

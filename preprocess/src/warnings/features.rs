@@ -18,10 +18,44 @@ use crate::{
     steps::{self, ColumnWarning},
 };
 
+/// Reason of a column that is left out since statistics have nothing to be made of.
+pub(crate) const NO_TRAIN_VALUE: &str = "holds no value in any training row";
+
+/// Warns of columns that are left out since none of `rows` training rows has a value, each with the rows of validation and test
+/// that have one.
+pub(crate) fn without_train_values(
+    columns: &BTreeMap<String, [u64; 2]>,
+    rows: u64,
+) -> Option<Warning> {
+    let describe = |(name, [validation, test]): (&String, &[u64; 2])| {
+        format!(
+            "`{}` ({validation} validation and {test} test rows have one)",
+            shown(name)
+        )
+    };
+    let described: Vec<String> = columns.iter().map(describe).collect();
+    (!columns.is_empty()).then(|| {
+        let subject = match columns.len() {
+            1 => "a column is no feature: it holds",
+            _ => "columns are no features: each holds",
+        };
+        let message = format!(
+            "{subject} no value in any of {rows} training rows: {}; list it in `dataset.drop` to say that this is meant, fill it \
+             with an `impute` step of `strategy = \"constant\"` that lists it, or have rows with a value in the training split \
+             (`dataset.split`)",
+            first_of(&described, COLUMNS)
+        );
+        warning("columns_dropped", "dataset.drop", message)
+    })
+}
+
 /// Warns of columns that are no features by default, grouped by reason.
 pub(crate) fn columns_dropped(dropped: &BTreeMap<String, String>) -> Vec<Warning> {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (column, reason) in dropped {
+    let others = dropped
+        .iter()
+        .filter(|(_, reason)| *reason != NO_TRAIN_VALUE);
+    for (column, reason) in others {
         by_reason.entry(reason).or_default().push(column);
     }
     let each = by_reason.into_iter().map(|(reason, columns)| {

@@ -27,7 +27,10 @@ pub(crate) use self::{
     duplicates::{
         EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ, left_at_landing,
     },
-    features::{columns_dropped, look_like_identifiers, of_transform, why_no_feature},
+    features::{
+        NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, of_transform, why_no_feature,
+        without_train_values,
+    },
     gaps::long_steps,
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},

@@ -8,4 +8,5 @@ pub(super) mod keys;
 pub(super) mod leakage;
 pub(super) mod new_rows;
 pub(super) mod splits;
+pub(super) mod train_values;
 pub(super) mod verification;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
-    manifest::{Layout, RowTokens, TargetKind},
+    manifest::{Layout, RowTokens, Split, TargetKind},
     report::Warning,
     transform::{FittedTarget, TransformArtefact},
 };
@@ -22,6 +22,7 @@ use crate::{
     staging::Staged,
     tokenizer::Encoder,
     transform::Characters,
+    warnings,
 };
 
 /// The fitted transform of a dataset, and the columns that are no features.
@@ -29,6 +30,8 @@ pub(super) struct FittedDataset {
     pub(super) fitted: Arc<Fitted>,
     /// Columns that are no features by default, with the reason of each.
     pub(super) dropped_columns: BTreeMap<String, String>,
+    /// Those without a value in any training row, with the rows of validation and test that have one.
+    without_values: BTreeMap<String, [u64; 2]>,
 }
 
 impl FittedDataset {
@@ -43,11 +46,18 @@ impl FullBuild<'_> {
         &self,
         staged: &StagedDataset<'_>,
     ) -> Result<FittedDataset, Error> {
-        let left_out = staged.rows.identifiers();
+        let mut left_out = staged.rows.identifiers();
+        let without_values = self
+            .build
+            .find_columns_without_values(&staged.rows, &left_out);
+        let without_values = Box::pin(without_values).await?;
+        let reasons = without_values.keys();
+        left_out.extend(reasons.map(|name| (name.clone(), warnings::NO_TRAIN_VALUE)));
         let fitted = self.fit(&staged.rows, &left_out).await?;
         Ok(FittedDataset {
             fitted: Arc::new(fitted),
             dropped_columns: self.build.dropped_columns(&left_out),
+            without_values,
         })
     }
 
@@ -118,6 +128,9 @@ impl FullBuild<'_> {
         self.warnings.extend(alike);
         self.warnings.extend(nan);
         self.warnings.extend(staged.texts.iter().cloned());
+        let train = rows.rows(Split::Train);
+        let without_values = warnings::without_train_values(&fitted.without_values, train);
+        self.warnings.extend(without_values);
         self.warnings.extend(found);
         Ok(())
     }

@@ -110,10 +110,16 @@ impl Built {
 }
 
 #[tokio::test]
-async fn trap_01_a_column_without_a_training_value_ends_the_build_by_name() {
+async fn trap_01_a_column_without_a_training_value_is_left_out_by_name_unless_it_is_asked_for() {
     let cells = |i: i32| if i < 8 { Value::Null } else { json!(i) };
     let cells: Vec<Value> = (0..16).map(cells).collect();
-    let message = match numbers(cells.clone(), HALVES).await {
+    let found = numbers(cells.clone(), HALVES).await.unwrap();
+    assert!(found.artefact.inputs.iter().all(|input| input.name != "a"));
+    let mut warnings = found.report.warnings.iter();
+    let warning = warnings.find(|warning| warning.code == "columns_dropped");
+    assert!(warning.unwrap().message.contains("`a`"), "{warning:?}");
+    let asked_for = format!("{HALVES}features = [\"a\", \"i\"]\n");
+    let message = match numbers(cells.clone(), &asked_for).await {
         Err(error) => error.to_string(),
         Ok(_) => panic!("nothing can be fitted"),
     };
