@@ -16,6 +16,7 @@ mod leaks;
 mod near_duplicates;
 mod series;
 mod several_contents;
+mod sizes;
 mod splits;
 mod sql;
 mod tokens;

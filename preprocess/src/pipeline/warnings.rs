@@ -14,7 +14,7 @@ use datafusion::{
 use feedline_schemas::{
     config::{DedupMode, Step},
     ids::{Origin, TableName},
-    manifest::{ConflictCounts, Split},
+    manifest::{ConflictCounts, DatasetCounts, Split},
     record::ColumnType,
     report::Warning,
     transform::{FittedCategories, FittedStep, InputKind, TransformArtefact},
@@ -35,7 +35,7 @@ use crate::{
     staging::{Repeated, Staged},
     statistics::profile::categories,
     steps,
-    warnings::{self, CutCategories, EqualParts, precision::RoundedIntegers},
+    warnings::{self, CutCategories, EqualParts, SplitKey, precision::RoundedIntegers},
 };
 
 /// Training rows of the first pass, before the check of all rows.
@@ -469,6 +469,26 @@ impl Build<'_> {
         });
         let counted: Vec<_> = counted.collect();
         Ok(warnings::precision::integers_rounded(&counted))
+    }
+
+    /// Returns the warnings of small splits and classes, and of classes of very unequal size.
+    pub(super) fn size_warnings(&self, counts: &DatasetCounts) -> Vec<Warning> {
+        let split = &self.spec.config.split;
+        let key = if split.by.is_named() || split.frozen().is_some() {
+            SplitKey::Named
+        } else if split.until().is_empty() {
+            SplitKey::Fractions
+        } else {
+            SplitKey::Until
+        };
+        // Of documents the tokens count.
+        let is_text = self.spec.config.kind.is_text();
+        let rows = [counts.train, counts.validation, counts.test];
+        let few = (!is_text).then(|| warnings::few_split_rows(rows, key));
+        let target = self.spec.target.as_ref();
+        let classes = target.map(|target| warnings::class_sizes(&target.column, &counts.classes));
+        let classes = classes.into_iter().flatten();
+        few.flatten().into_iter().chain(classes).collect()
     }
 
     /// Returns the warnings that depend on the written rows.

@@ -9,6 +9,7 @@ use super::{
     cells::{INFINITE_CAPPED, NAN_MISSING, TEXTS_NOT_NUMBERS},
     keys::MISSING_KEYS,
     message::{COLUMNS, GROUPS, first_of, percent, share, warning},
+    sizes::OF_SIZES,
 };
 use crate::schema::landed_columns::shown;
 
@@ -29,8 +30,10 @@ const APPENDED: &str = "; in the rows appended last: ";
 pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
     let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
     let mut all = before.to_vec();
-    // Those of the rows appended before are no longer those appended last.
-    all.retain(|warning| warning.code != MANY_REJECTS);
+    // Those of the rows appended before are no longer those appended last, and sizes are counted over all rows.
+    all.retain(|warning| {
+        warning.code != MANY_REJECTS && !OF_SIZES.contains(&warning.code.as_str())
+    });
     for new in appended {
         let is_same = |old: &&mut Warning| match new.code.as_str() {
             TEXTS_NOT_NUMBERS => old.code == new.code && column(old) == column(&new),

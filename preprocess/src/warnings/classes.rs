@@ -28,7 +28,7 @@ const MANY_CLASSES: usize = 32;
 const FEW_ROWS: u64 = 20;
 
 /// Fewest training rows of a class whose absence from a split is worth a warning: of a tenth of all rows, one is expected there.
-const TRAINED: u64 = 10;
+pub(super) const TRAINED: u64 = 10;
 
 /// Warns of a target that has the same class in all training rows.
 pub(crate) fn one_class(artefact: &TransformArtefact) -> Option<Warning> {
@@ -141,8 +141,9 @@ fn classes_without_rows(column: &str, classes: &[String], counts: &[u64]) -> Opt
 /// Warns of very many classes that are numbers or have few rows each.
 fn many_classes(column: &str, classes: &[String], rows: u64) -> Option<Warning> {
     let are_numbers = classes.iter().all(|class| is_number(class));
-    let mean = rows / (classes.len() as u64).max(1);
-    (classes.len() >= MANY_CLASSES && (are_numbers || mean < FEW_ROWS)).then(|| {
+    let are_many = classes.len() >= MANY_CLASSES && are_numbers;
+    (are_many || are_too_many(classes.len(), rows)).then(|| {
+        let mean = mean_rows(classes.len(), rows);
         let numbers = match are_numbers {
             true => {
                 ", all of them numbers; to predict a number set `dataset.task = \"regression\"`"
@@ -157,6 +158,18 @@ fn many_classes(column: &str, classes: &[String], rows: u64) -> Option<Warning> 
         );
         warning("many_classes", "dataset.task", message)
     })
+}
+
+/// Returns true if `classes` of `rows` training rows are so many that few rows are left for each.
+pub(super) fn are_too_many(classes: usize, rows: u64) -> bool {
+    classes >= MANY_CLASSES && mean_rows(classes, rows) < FEW_ROWS
+}
+
+const fn mean_rows(classes: usize, rows: u64) -> u64 {
+    match classes as u64 {
+        0 => rows,
+        classes => rows / classes,
+    }
 }
 
 /// Returns the column and the classes of a target that is a class.

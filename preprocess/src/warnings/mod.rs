@@ -16,6 +16,7 @@ mod leaks;
 mod left_out;
 mod message;
 pub(crate) mod precision;
+mod sizes;
 mod spelling;
 pub(crate) mod zone;
 
@@ -35,6 +36,7 @@ pub(crate) use self::{
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
     left_out::rows_left_out,
+    sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
 };
 

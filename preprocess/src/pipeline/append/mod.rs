@@ -103,8 +103,10 @@ impl Build<'_> {
         };
         let rows = counts.train + counts.validation + counts.test;
         let rest = self.written_warnings(&counts.rejected, rows, &added.infinite);
+        let sizes = self.size_warnings(&counts);
         let own = added.warnings.iter().cloned();
-        let now: Vec<Warning> = duplicates.into_iter().chain(rest).chain(own).collect();
+        let now = duplicates.into_iter().chain(sizes).chain(rest);
+        let now: Vec<Warning> = now.chain(own).collect();
         warnings::with_appended(&before.warnings, now)
     }
 

@@ -57,6 +57,7 @@ impl FullBuild<'_> {
         self.counts.tokens = tokens.transpose()?;
         let absent = warnings::classes::without_rows(artefact, &self.counts.classes, rows);
         self.warnings.extend(absent);
+        self.warnings.extend(build.size_warnings(&self.counts));
         self.counts.cut = rows::cut(&layout.layout, written.texts);
         self.counts.rejected = self.rejects.rejected();
         self.counts.filtered = self.rejects.filtered();
