@@ -42,3 +42,4 @@ pub(crate) use self::{
 
 #[cfg(test)]
 mod tests;
+    zone::{RepeatedHour, repeated_hour},

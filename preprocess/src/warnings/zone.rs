@@ -1,8 +1,8 @@
-//! Warnings of time zones.
+//! Warnings of time zones, and of local times.
 
-use feedline_schemas::{config::SeriesConfig, record::ColumnType, report::Warning};
+use feedline_schemas::{config::SeriesConfig, count::counted, record::ColumnType, report::Warning};
 
-use super::message::warning;
+use super::message::{quoted, warning};
 use crate::schema::landed_columns::{MergedColumn, shown};
 
 /// Warns of a series whose times landed as instants, so that its zone sets calendar parts only.
@@ -22,9 +22,83 @@ pub(crate) fn of_instants(series: &SeriesConfig, columns: &[MergedColumn]) -> Op
     Some(warning("zone_of_instants", "dataset.series.zone", message))
 }
 
+/// Times that clocks show twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RepeatedHour {
+    /// Times of series.
+    Series,
+    /// Times of the rows that a source is joined to.
+    Rows,
+    /// Times of a source that is joined.
+    Source,
+}
+
+/// Warns of `rows` landed rows with a local time in the hour that clocks repeat, such as `sample`. `zone` is that of the
+/// configuration.
+pub(crate) fn repeated_hour(
+    of: RepeatedHour,
+    column: &str,
+    zone: Option<&str>,
+    rows: u64,
+    sample: &str,
+) -> Warning {
+    let (key, which) = match of {
+        RepeatedHour::Series => (
+            "dataset.series.zone",
+            "as the earlier, so rows of the second hour have the times of the first, and features may be made of later rows",
+        ),
+        RepeatedHour::Rows => (
+            "dataset.join.time",
+            "as the earlier, so rows of the second hour may find a row that is an hour too old",
+        ),
+        RepeatedHour::Source => (
+            "dataset.join.right_time",
+            "as the later, so rows of the first hour are found an hour too late",
+        ),
+    };
+    let zone = zone.map_or_else(|| "their zone".to_owned(), |zone| format!("`{zone}`"));
+    let message = format!(
+        "{} of `{}` have no offset and are in the hour that clocks in {zone} show twice, such as {}; all are read {which}; land them \
+         with an offset or in UTC",
+        counted(rows, "time"),
+        shown(column),
+        quoted(sample)
+    );
+    warning("ambiguous_times", key, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_clocks_show_twice_are_a_warning_with_how_they_are_read() {
+        for (of, key, part) in [
+            (
+                RepeatedHour::Series,
+                "dataset.series.zone",
+                "as the earlier",
+            ),
+            (RepeatedHour::Rows, "dataset.join.time", "an hour too old"),
+            (
+                RepeatedHour::Source,
+                "dataset.join.right_time",
+                "as the later",
+            ),
+        ] {
+            let found = repeated_hour(of, "at", Some("Europe/Rome"), 3, "2024-10-27 02:30");
+            assert_eq!(found.code, "ambiguous_times");
+            assert_eq!(found.key.as_deref(), Some(key));
+            for part in [
+                part,
+                "3 times of `at`",
+                "`Europe/Rome`",
+                "`2024-10-27 02:30`",
+            ] {
+                assert!(found.message.contains(part), "{found:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_zone_of_times_that_are_instants_is_a_warning() {

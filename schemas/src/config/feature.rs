@@ -143,8 +143,8 @@ struct RollingKeys<const LEAST: u64> {
     /// Length of the window in rows of the entity. Give this or `window`.
     rows: Option<Bounded<u32, LEAST, 1_000_000>>,
     /// Fewest values in a window that give a number; with fewer the cell is missing. Default:
-    /// `rows`, or 1 with `window`. Raise it where a mean of a few values could pass for one of a
-    /// full window.
+    /// `rows`, or 1 with `window`; `rolling_std` and `momentum` need 2 in any case. Raise it where
+    /// a mean of a few values could pass for one of a full window.
     min_periods: Option<Bounded<u32, 1, { u64::MAX }>>,
     /// End of the window. `left` (default): before the row. `right`: it includes the row, and
     /// excludes a value that is exactly `window` old.

@@ -34,8 +34,9 @@ pub struct SeriesConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
     /// Time zone, such as `Europe/Rome`, of strings without an offset or zone of their own, and of
-    /// calendar parts. Where clocks are set back, the earlier of the two instants is used; a time
-    /// that clocks skip cannot be read. Default `UTC`.
+    /// calendar parts. Where clocks are set back, the earlier of the two instants is used, and a
+    /// warning (`ambiguous_times`) counts such rows; a time that clocks skip cannot be read. Default
+    /// `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Columns that identify the entities; the rows of each entity are a series. The target and the

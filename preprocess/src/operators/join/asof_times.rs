@@ -13,7 +13,7 @@ use super::walk::Rule;
 use crate::{
     Error,
     engine::scalar_function::RowFunction,
-    operators::time_series::{self, Instant},
+    operators::time_series::{self, Instant, LocalTimes},
     schema::landed_columns::{MergedColumn, find},
 };
 
@@ -150,8 +150,10 @@ impl Timed {
         let column = find(&key("column"), &time.column, columns)?;
         if time.zone.is_some() && column.r#type != ColumnType::Utf8 {
             let reason = format!(
-                "column `{}` holds no text, so its times are in UTC as they are; remove this key",
-                time.column
+                "column `{name}` holds no text: its times are instants already, and those without an offset were read as UTC when they \
+                 landed; remove this key where that is right, or land the column as text, with `contract.column.\"{name}\".type = \"text\"` \
+                 of the source, under another source name if it has landed already",
+                name = time.column
             );
             return Err(Error::config(key("zone"), reason));
         }
@@ -160,6 +162,12 @@ impl Timed {
             column: time.column.clone(),
             clock: time.clock.clone(),
         })
+    }
+
+    /// Columns of the time, if it is local.
+    pub(super) fn local(&self) -> Option<LocalTimes<'_>> {
+        let columns = std::iter::once(&self.column).chain(&self.clock);
+        self.instant.local_times(columns)
     }
 
     /// Returns true if `name` is one of its columns.

@@ -11,7 +11,7 @@ use super::{asof_times::Asof, key::Key};
 use crate::{
     Error,
     engine::scalar_function::RowFunction,
-    operators::row_check::Judged,
+    operators::{row_check::Judged, time_series::LocalTimes},
     schema::{
         landed_cells::{landed, typed},
         landed_columns::MergedColumn,
@@ -53,6 +53,15 @@ impl Join {
 
     /// Reason and condition that make a row without a partner unusable, if they do.
     pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
+    /// Columns of the times of the rows, and of the source, as far as they are local.
+    pub(crate) fn local_times(&self) -> [Option<LocalTimes<'_>>; 2] {
+        let asof = self.asof.as_ref();
+        [
+            asof.and_then(|asof| asof.time.local()),
+            asof.and_then(|asof| asof.right_time.local()),
+        ]
+    }
+
         let judged = match self.unmatched {
             Unmatched::Null => return None,
             Unmatched::Reject => Judged::Unmatched,

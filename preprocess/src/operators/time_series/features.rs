@@ -7,7 +7,7 @@ use datafusion::logical_expr::Expr;
 use feedline_schemas::config::{self, CalendarPart, Closed, Gaps, SameTime};
 
 use super::{
-    instant::{self, Instant, Untimed},
+    instant::{self, Instant, LocalTimes, Untimed},
     long_steps::LongSteps,
     sequence::Sequence,
     window::{Difference, Fill, Lag, Rolling, Span, State},
@@ -106,6 +106,12 @@ impl Series {
         let mut spans = self.features.iter().filter_map(|feature| feature.span);
         self.max_gap.is_none()
             && (self.sequence.is_some() || spans.any(|span| matches!(span, Span::Rows(_))))
+    }
+
+    /// Columns of the time, if it is local.
+    pub(crate) fn local_times(&self) -> Option<LocalTimes<'_>> {
+        let columns = std::iter::once(&self.time).chain(&self.clock);
+        self.instant.local_times(columns)
     }
 
     /// Returns true if a column holds the time.

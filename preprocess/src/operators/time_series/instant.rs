@@ -42,6 +42,14 @@ pub(crate) struct Instant {
     pub(crate) is_later: bool,
 }
 
+/// Columns of local times, of which those in the hour that clocks repeat name two instants.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalTimes<'a> {
+    pub(crate) instant: &'a Instant,
+    /// Column of the time, and that of the time of day.
+    pub(crate) columns: Vec<&'a str>,
+}
+
 /// The zone of this name; UTC for none. `None` when it is unknown.
 pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
     match name {
@@ -138,6 +146,43 @@ impl Instant {
     pub(crate) fn of_text(&self, text: &str) -> Option<i64> {
         let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
         self.read(text.trim(), &zone)
+    }
+
+    /// Returns `columns` as those of local times, if clocks of the zone may repeat an hour.
+    pub(crate) fn local_times<'a>(
+        &'a self,
+        columns: impl Iterator<Item = &'a String>,
+    ) -> Option<LocalTimes<'a>> {
+        let names_zone = self
+            .format
+            .as_ref()
+            .is_some_and(|format| format.contains("%Q"));
+        let has_zone = self.zone.as_deref().is_some_and(|zone| zone != "UTC");
+        (has_zone || names_zone).then(|| LocalTimes {
+            instant: self,
+            columns: columns.map(String::as_str).collect(),
+        })
+    }
+
+    /// Reader of the earlier or the later of the two instants in the hour that clocks repeat.
+    pub(crate) fn repeated(&self, is_later: bool) -> Self {
+        Self {
+            is_later,
+            ..self.clone()
+        }
+    }
+
+    /// Name of the zone of times without an offset; `None` for those that name theirs.
+    pub(crate) fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
+    }
+
+    /// Local time of an instant, if clocks of the zone show it twice.
+    pub(crate) fn repeated_clock(&self, micros: i64) -> Option<String> {
+        let zone = zone_of(self.zone.as_deref())?;
+        let local = zone.to_datetime(Timestamp::from_microsecond(micros).ok()?);
+        let offset = zone.to_ambiguous_timestamp(local).offset();
+        matches!(offset, AmbiguousOffset::Fold { .. }).then(|| local.to_string())
     }
 
     fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
@@ -341,6 +386,23 @@ mod tests {
         check(format, None, "2024-03-31 02:30:00 Europe/Rome", None);
         let both = Some("%Y-%m-%dT%H:%M:%S%:z[%Q]");
         check(both, None, "2024-06-01T12:00:00+09:00[Asia/Tokyo]", at);
+    }
+
+    #[test]
+    fn a_clock_that_shows_a_time_twice_is_named() {
+        let rome = Instant {
+            zone: Some("Europe/Rome".to_owned()),
+            ..Instant::iso()
+        };
+        let first = rome.of_text("2024-10-27 02:30:00").unwrap();
+        let second = rome.repeated(true).of_text("2024-10-27 02:30:00").unwrap();
+        assert_eq!(second - first, 3_600_000_000);
+        for micros in [first, second] {
+            let clock = rome.repeated_clock(micros);
+            assert_eq!(clock.as_deref(), Some("2024-10-27T02:30:00"));
+        }
+        assert_eq!(rome.repeated_clock(first - 3_600_000_000), None);
+        assert_eq!(Instant::iso().repeated_clock(first), None);
     }
 
     #[test]

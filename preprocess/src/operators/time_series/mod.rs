@@ -17,7 +17,7 @@ mod window;
 
 pub(crate) use self::{
     features::{ENTITY, PLACE, REACH, Series, TIME},
-    instant::{Instant, shown},
+    instant::{Instant, LocalTimes, shown},
     long_steps::LongStepCounts,
     naive::{KnownTargets, NaiveErrors, NaiveLags},
     resolve::{check_time, resolve},

@@ -285,8 +285,7 @@ impl Operator {
         let ordinal = match self.last {
             Some((_, last, before)) if last == time => {
                 if self.series.duplicates == SameTime::Error {
-                    let sources = &self.series.sources;
-                    return Err(same_time(&of(), time, [before, origin], sources));
+                    return Err(same_time(&of(), time, [before, origin], &self.series));
                 }
                 return Ok(None);
             }
@@ -350,18 +349,35 @@ fn place_of(origin: u64, sources: &[String]) -> String {
     format!("row {row} of batch {sequence} of {source}")
 }
 
-fn same_time(of: &str, time: i64, [before, origin]: [u64; 2], sources: &[String]) -> Error {
-    Error::input(
+fn same_time(of: &str, time: i64, [before, origin]: [u64; 2], series: &Series) -> Error {
+    let Series {
+        instant, sources, ..
+    } = series;
+    let found = format!(
+        "two rows of one entity{of} are at {} ({} and {})",
+        instant::shown(time),
+        place_of(before, sources),
+        place_of(origin, sources)
+    );
+    let (what, choice) = (
         "the rows as a series",
-        format!(
-            "two rows of one entity{of} are at {} ({} and {})",
-            instant::shown(time),
-            place_of(before, sources),
-            place_of(origin, sources)
-        ),
         "say which of them counts with `dataset.series.duplicates` (`first`, `last` or `mean`), or name the columns that \
          tell entities apart in `dataset.series.entity`",
-    )
+    );
+    match instant.repeated_clock(time) {
+        Some(clock) => {
+            let zone = instant.zone.as_deref().unwrap_or_default();
+            let found = format!(
+                "{found}: clocks in `{zone}` show {clock} twice, an hour apart, and a time without an offset is read as the earlier of \
+                 the two"
+            );
+            let advice = format!(
+                "land times with an offset, or in UTC; where the two rows are copies of one reading, {choice}"
+            );
+            Error::input(what, found, &advice)
+        }
+        None => Error::input(what, found, choice),
+    }
 }
 
 fn gap(of: &str, [last, time]: [i64; 2], [before, origin]: [u64; 2], sources: &[String]) -> Error {

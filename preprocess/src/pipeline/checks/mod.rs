@@ -8,5 +8,6 @@ pub(super) mod keys;
 pub(super) mod leakage;
 pub(super) mod new_rows;
 pub(super) mod splits;
+pub(super) mod repeated_hours;
 pub(super) mod train_values;
 pub(super) mod verification;

@@ -151,12 +151,14 @@ impl FullBuild<'_> {
         })
     }
 
+        let repeated = Box::pin(build.repeated_hours(session)).await?;
     /// Content of a row of the shards.
     fn row_layout(&self, fitted: &Fitted) -> Layout {
         let build = self.build;
         let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
         let rows = build
+        self.warnings.extend(repeated);
             .sequence()
             .map_or(1, |windows| windows.length as usize);
         let features = transform.features().saturating_mul(rows);
