@@ -237,6 +237,10 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
         self.portions.cell(index)
     }
 
+    fn value_below(&self, index: usize, below: &[String]) -> Option<ValueView<'_>> {
+        self.portions.find(index, below)
+    }
+
     fn place(&self) -> String {
         self.portions.place()
     }

@@ -187,6 +187,10 @@ impl Rows for ParquetRows {
         self.portions.cell(index)
     }
 
+    fn value_below(&self, index: usize, below: &[String]) -> Option<ValueView<'_>> {
+        self.portions.find(index, below)
+    }
+
     fn place(&self) -> String {
         self.portions.place()
     }

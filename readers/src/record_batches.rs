@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray},
+    buffer::NullBuffer,
     compute::cast,
     datatypes::{
         DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -51,14 +52,47 @@ enum ColumnCells {
     /// Texts in the memory that they were decoded to.
     Texts(StringViewArray),
     Values(Vec<Value>),
+    /// Objects by their fields.
+    Fields {
+        nulls: Option<NullBuffer>,
+        names: Vec<String>,
+        cells: Vec<ColumnCells>,
+    },
 }
 
 impl ColumnCells {
     fn of(column: &ArrayRef) -> Result<Self, ArrowError> {
-        Ok(match column.as_string_view_opt() {
-            Some(texts) => Self::Texts(texts.clone()),
-            None => Self::Values(values(column, BytesAs::Cells)?),
+        if let Some(texts) = column.as_string_view_opt() {
+            return Ok(Self::Texts(texts.clone()));
+        }
+        let Some(object) = column.as_struct_opt() else {
+            return Ok(Self::Values(values(column, BytesAs::Cells)?));
+        };
+        let fields = object.fields().iter();
+        let cells = object.columns().iter().map(Self::of);
+        Ok(Self::Fields {
+            nulls: object.nulls().cloned(),
+            names: fields.map(|field| field.name().clone()).collect(),
+            cells: cells.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// The value of the row at the path `below`; `None` where there is none.
+    fn find(&self, row: usize, below: &[String]) -> Option<ValueView<'_>> {
+        let Some((key, rest)) = below.split_first() else {
+            return Some(self.view(row));
+        };
+        let Self::Fields {
+            nulls,
+            names,
+            cells,
+        } = self
+        else {
+            return None;
+        };
+        let field = names.iter().position(|name| name == key);
+        let field = field.filter(|_| !is_null(nulls.as_ref(), row))?;
+        cells[field].find(row, rest)
     }
 
     fn view(&self, row: usize) -> ValueView<'_> {
@@ -66,6 +100,8 @@ impl ColumnCells {
             Self::Texts(texts) if texts.is_null(row) => ValueView::Null,
             Self::Texts(texts) => ValueView::Text(texts.value(row).into()),
             Self::Values(values) => values[row].view(),
+            Self::Fields { nulls, .. } if is_null(nulls.as_ref(), row) => ValueView::Null,
+            Self::Fields { .. } => ValueView::Object,
         }
     }
 
@@ -75,8 +111,18 @@ impl ColumnCells {
             Self::Texts(texts) if texts.is_null(row) => Value::Null,
             Self::Texts(texts) => Value::Text(texts.value(row).to_owned()),
             Self::Values(values) => std::mem::replace(&mut values[row], Value::Null),
+            Self::Fields { nulls, .. } if is_null(nulls.as_ref(), row) => Value::Null,
+            Self::Fields { names, cells, .. } => {
+                let entries = names.iter().zip(cells);
+                let entry = |(name, cells): (&String, &mut Self)| (name.clone(), cells.take(row));
+                Value::Object(entries.map(entry).collect())
+            }
         }
     }
+}
+
+fn is_null(nulls: Option<&NullBuffer>, row: usize) -> bool {
+    nulls.is_some_and(|nulls| nulls.is_null(row))
 }
 
 /// Rows that are decoded and no records yet.
@@ -139,6 +185,12 @@ impl Portions {
     pub(crate) fn cell(&self, index: usize) -> ValueView<'_> {
         let column = self.ready.get(index).zip(self.next.checked_sub(1));
         column.map_or(ValueView::Null, |(column, row)| column.view(row))
+    }
+
+    /// The value at the path `below` the cell at `index` of that row; `None` where there is none.
+    pub(crate) fn find(&self, index: usize, below: &[String]) -> Option<ValueView<'_>> {
+        let (column, row) = self.ready.get(index).zip(self.next.checked_sub(1))?;
+        column.find(row, below)
     }
 
     /// Takes the next row that is ready. Returns its bytes.
@@ -396,9 +448,79 @@ fn lists(lists: impl Iterator<Item = Option<ArrayRef>>) -> Result<Vec<Value>, Ar
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Date32Array, Decimal128Array, TimestampNanosecondArray, UInt64Array};
+    use arrow::{
+        array::{
+            Date32Array, Decimal128Array, Int64Array, StringViewArray, StructArray,
+            TimestampNanosecondArray, UInt64Array,
+        },
+        datatypes::Field,
+    };
 
     use super::*;
+
+    fn objects_of(fields: Vec<(&str, ArrayRef)>, nulls: Option<Vec<bool>>) -> ArrayRef {
+        let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = fields
+            .into_iter()
+            .map(|(name, column)| (Field::new(name, column.data_type().clone(), true), column))
+            .unzip();
+        let nulls = nulls.map(NullBuffer::from);
+        Arc::new(StructArray::new(fields.into(), columns, nulls))
+    }
+
+    #[test]
+    fn values_below_cells_are_those_of_the_records() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3), Some(4)]));
+        let texts = StringViewArray::from(vec![Some("a"), Some("b"), Some("c"), None]);
+        let deep = objects_of(vec![("n", numbers)], Some(vec![true, true, true, false]));
+        let fields = vec![("deep", deep), ("s", Arc::new(texts) as ArrayRef)];
+        let column = objects_of(fields, Some(vec![true, true, false, true]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("o", column, true)]).unwrap();
+        let portions = || {
+            let mut portions = Portions::new(1 << 20, 100);
+            portions.set_rows(batch.clone());
+            portions.convert().unwrap();
+            portions
+        };
+        let (mut cells, mut records) = (portions(), portions());
+        let mut texts = Vec::new();
+        while let Some(record) = records.pop() {
+            assert!(cells.pop_cells().is_some());
+            let value = record.into_value().unwrap();
+            texts.push(value.canonical());
+            let field = |at: Value, key: &&str| match at {
+                Value::Object(entries) => {
+                    let mut entries = entries.into_iter();
+                    entries
+                        .find(|(name, _)| name == key)
+                        .map(|(_, value)| value)
+                }
+                _ => None,
+            };
+            for path in [
+                &["s"][..],
+                &["deep"],
+                &["deep", "n"],
+                &["deep", "x"],
+                &["s", "n"],
+            ] {
+                let expected = ["o"].iter().chain(path).try_fold(value.clone(), field);
+                let below: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+                let found = cells.find(0, &below);
+                assert_eq!(
+                    found,
+                    expected.as_ref().map(Value::view),
+                    "{path:?} {value:?}"
+                );
+            }
+        }
+        let expected = [
+            r#"{"o":{"deep":{"n":1},"s":"a"}}"#,
+            r#"{"o":{"deep":{"n":null},"s":"b"}}"#,
+            r#"{"o":null}"#,
+            r#"{"o":{"deep":null,"s":null}}"#,
+        ];
+        assert_eq!(texts, expected);
+    }
 
     #[test]
     fn dates_are_times_in_columns_and_texts_in_lists() {

@@ -57,6 +57,11 @@ pub trait Rows: Send {
         ValueView::Null
     }
 
+    /// The value at the path `below` that cell, which is not empty; `None` where there is none.
+    fn value_below(&self, _index: usize, _below: &[String]) -> Option<ValueView<'_>> {
+        None
+    }
+
     /// Place of the last record in the file, such as `line 7`.
     fn place(&self) -> String;
 

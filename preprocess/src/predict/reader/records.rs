@@ -43,11 +43,18 @@ enum WantedColumns {
     /// In a table.
     Table {
         names: Named,
-        /// Index of each wanted column in the cells of a row.
-        indexes: Vec<Option<usize>>,
+        cells: Vec<WantedCell>,
     },
     /// In objects.
     Keys(WantedKeys),
+}
+
+/// Place of a wanted column in a row of a table.
+struct WantedCell {
+    /// Index of its cell in those of a row.
+    index: Option<usize>,
+    /// Keys of the value below that cell; none for a column that is not nested.
+    below: Vec<String>,
 }
 
 /// Wanted keys of objects.
@@ -55,8 +62,6 @@ struct WantedKeys {
     keys: Vec<WantedKey>,
     /// Their paths in records that are no trees.
     paths: WantedPaths,
-    /// Columns of a table with nested columns.
-    names: Option<Named>,
     /// True if a duplicate key has its last value, otherwise its row is rejected.
     keeps_last_key: bool,
     inputs_met: bool,
@@ -172,28 +177,6 @@ impl WantedKeys {
         Self {
             keys: wanted.iter().map(key).collect(),
             paths,
-            names: None,
-            keeps_last_key: keeps_last_key(&reading.contracts),
-            inputs_met: false,
-            ignored: IgnoredKeys::default(),
-        }
-    }
-
-    /// The `wanted` columns of a table, some of them nested in those of `flat`; `names` have both.
-    fn of_table(wanted: &[String], flat: &Named, names: Named, reading: &RowsReading) -> Self {
-        let mut paths = WantedPaths::default();
-        let keys = wanted.iter().zip(flat.places());
-        let key = |(name, place): (&String, &Option<usize>)| match place {
-            Some(place) => WantedKey {
-                written: None,
-                path: WantedPath::new(vec![flat.names()[*place].clone()], &mut paths),
-            },
-            None => WantedKey::new(name, wanted, false, &mut paths),
-        };
-        Self {
-            keys: keys.map(key).collect(),
-            paths,
-            names: Some(names),
             keeps_last_key: keeps_last_key(&reading.contracts),
             inputs_met: false,
             ignored: IgnoredKeys::default(),
@@ -213,7 +196,7 @@ impl WantedKeys {
     }
 
     fn fill_tree(&mut self, row: &Value, rows: &mut Assembly, place: impl FnOnce() -> String) {
-        if let (Value::Object(entries), None) = (row, &self.names) {
+        if let Value::Object(entries) = row {
             for (key, _) in entries {
                 self.ignored.note(key, || self.paths.uses(key));
             }
@@ -245,8 +228,7 @@ impl WantedKeys {
 
     /// Records that a row has inputs, if it does; until then, objects are not those of the dataset.
     fn note_inputs(&mut self, rows: &mut Assembly) {
-        // A table has its columns in every row, even where they are null.
-        if self.names.is_none() && !self.inputs_met {
+        if !self.inputs_met {
             self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
             rows.is_foreign = !self.inputs_met;
         }
@@ -275,12 +257,8 @@ impl Records {
                 let flat = Named::new(names, wanted);
                 let names = flat.with_nested(wanted, |place| rows.is_nested(place));
                 let indexes = select(&mut *rows, names.places())?;
-                match names.places() == flat.places() {
-                    true => WantedColumns::Table { names, indexes },
-                    false => {
-                        WantedColumns::Keys(WantedKeys::of_table(wanted, &flat, names, reading))
-                    }
-                }
+                let cells = wanted_cells(wanted, &flat, indexes);
+                WantedColumns::Table { names, cells }
             }
             None => WantedColumns::Keys(WantedKeys::of_objects(wanted, reading)),
         };
@@ -291,8 +269,8 @@ impl Records {
     /// rows so far.
     pub(super) fn ignored(&self) -> Vec<String> {
         match &self.columns {
-            WantedColumns::Keys(keys) if keys.names.is_none() => keys.ignored.names.clone(),
-            _ => self.columns().map(Named::ignored).unwrap_or_default(),
+            WantedColumns::Keys(keys) => keys.ignored.names.clone(),
+            WantedColumns::Table { names, .. } => names.ignored(),
         }
     }
 
@@ -300,7 +278,7 @@ impl Records {
     pub(super) fn columns(&self) -> Option<&Named> {
         match &self.columns {
             WantedColumns::Table { names, .. } => Some(names),
-            WantedColumns::Keys(keys) => keys.names.as_ref(),
+            WantedColumns::Keys(_) => None,
         }
     }
 
@@ -314,12 +292,12 @@ impl Records {
         rows: &'a SharedAssembly,
     ) -> Result<Option<MutexGuard<'a, Assembly>>, String> {
         match &mut self.columns {
-            WantedColumns::Table { indexes, .. } => {
+            WantedColumns::Table { cells, .. } => {
                 let Some(next) = self.rows.next_row()? else {
                     return Ok(None);
                 };
                 let mut rows = rows.lock();
-                fill_row(next, indexes, &*self.rows, &mut rows)?;
+                fill_row(next, cells, &*self.rows, &mut rows)?;
                 Ok(Some(rows))
             }
             WantedColumns::Keys(keys) => {
@@ -335,10 +313,10 @@ impl Records {
     }
 }
 
-/// Adds the row `next` of the table `source`, with its wanted cells at `indexes`.
+/// Adds the row `next` of the table `source`, with its wanted `cells`.
 fn fill_row(
     next: NextRow,
-    indexes: &[Option<usize>],
+    cells: &[WantedCell],
     source: &dyn Rows,
     rows: &mut Assembly,
 ) -> Result<(), String> {
@@ -360,18 +338,49 @@ fn fill_row(
         Some(Value::Object(entries)) => Some(entries),
         Some(_) => return Err("a row of a table is no object".to_owned()),
     };
-    let cell = |index: usize| match entries {
-        None => source.cell(index),
-        Some(entries) => entries
-            .get(index)
-            .map_or(ValueView::Null, |(_, value)| value.view()),
+    let find = |column: usize| -> Option<ValueView<'_>> {
+        let WantedCell { index, below } = &cells[column];
+        match (entries, (*index)?) {
+            (None, index) if below.is_empty() => Some(source.cell(index)),
+            (None, index) => source.value_below(index, below),
+            (Some(entries), index) => {
+                let (_, value) = entries.get(index)?;
+                below.iter().try_fold(value, field).map(Value::view)
+            }
+        }
     };
-    rows.met.fill(true);
+    // Columns are in every row, even where they are null.
+    match cells.iter().all(|cell| cell.below.is_empty()) {
+        true => rows.met.fill(true),
+        false => note_met(rows, |column| find(column).is_some()),
+    }
     rows.add(
-        |column| indexes[column].map_or(Raw::Null, |index| raw(cell(index))),
+        |column| find(column).map_or(Raw::Null, raw),
         || source.place(),
     );
     Ok(())
+}
+
+/// The value of the key in `object`, if that is an object with the key.
+fn field<'v>(object: &'v Value, key: &String) -> Option<&'v Value> {
+    let Value::Object(entries) = object else {
+        return None;
+    };
+    let found = entries.iter().find(|(name, _)| name == key);
+    found.map(|(_, value)| value)
+}
+
+/// Places of the `wanted` columns: those of `flat` are whole cells, the others nested in cells.
+fn wanted_cells(wanted: &[String], flat: &Named, indexes: Vec<Option<usize>>) -> Vec<WantedCell> {
+    let all = wanted.iter().zip(flat.places()).zip(indexes);
+    all.map(|((name, place), index)| WantedCell {
+        index,
+        below: match place {
+            Some(_) => Vec::new(),
+            None => split_path(name).into_iter().skip(1).collect(),
+        },
+    })
+    .collect()
 }
 
 /// Asks `rows` for the columns at `places` alone. Returns the index of each in the entries of a
