@@ -38,8 +38,8 @@ pub(crate) use self::{
     left_out::rows_left_out,
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
+    zone::{RepeatedHour, repeated_hour},
 };
 
 #[cfg(test)]
 mod tests;
-    zone::{RepeatedHour, repeated_hour},

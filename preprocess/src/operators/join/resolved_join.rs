@@ -51,8 +51,6 @@ impl Join {
         self.taken.iter().map(|(_, column)| column).chain(age)
     }
 
-    /// Reason and condition that make a row without a partner unusable, if they do.
-    pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
     /// Columns of the times of the rows, and of the source, as far as they are local.
     pub(crate) fn local_times(&self) -> [Option<LocalTimes<'_>>; 2] {
         let asof = self.asof.as_ref();
@@ -62,6 +60,8 @@ impl Join {
         ]
     }
 
+    /// Reason and condition that make a row without a partner unusable, if they do.
+    pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
         let judged = match self.unmatched {
             Unmatched::Null => return None,
             Unmatched::Reject => Judged::Unmatched,

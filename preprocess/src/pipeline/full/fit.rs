@@ -120,12 +120,14 @@ impl FullBuild<'_> {
         let found = build.find_warnings(rows, fitted.artefact(), &fitted.dropped_columns);
         let found = Box::pin(found).await?;
         let alike = Box::pin(build.keys_alike(session)).await?;
+        let repeated = Box::pin(build.repeated_hours(session)).await?;
         let nan = Box::pin(build.nan_cells(session, build.tables(), &notes.nan)).await?;
         self.warnings.extend(many);
         self.warnings.extend(build.left_at_landing());
         self.warnings.extend(labels);
         self.warnings.extend(split_warnings);
         self.warnings.extend(alike);
+        self.warnings.extend(repeated);
         self.warnings.extend(nan);
         self.warnings.extend(staged.texts.iter().cloned());
         let train = rows.rows(Split::Train);
@@ -151,14 +153,12 @@ impl FullBuild<'_> {
         })
     }
 
-        let repeated = Box::pin(build.repeated_hours(session)).await?;
     /// Content of a row of the shards.
     fn row_layout(&self, fitted: &Fitted) -> Layout {
         let build = self.build;
         let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
         let rows = build
-        self.warnings.extend(repeated);
             .sequence()
             .map_or(1, |windows| windows.length as usize);
         let features = transform.features().saturating_mul(rows);
