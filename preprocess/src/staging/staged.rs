@@ -214,20 +214,34 @@ impl Staged {
         Ok(rows)
     }
 
-    /// Text columns that are features only by default and hold (nearly) a value per row, such as
-    /// names, ids and timestamps. They are dropped from the features, each with the reason.
-    pub(crate) fn identifiers(&self) -> BTreeMap<String, &'static str> {
+    /// Columns of text and of times that are features only by default and hold (nearly) a value per row, such as
+    /// names, ids and timestamps. They are dropped from the features, each with the reason. `is_time` returns true for a column
+    /// of times.
+    pub(crate) fn identifiers(
+        &self,
+        is_time: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, &'static str> {
         let rows = usize::try_from(self.rows(Split::Train)).unwrap_or(usize::MAX);
-        let why = |d: &Distinct| match d.0.len() {
-            many if many > FEW_VALUES && many > rows / 2 => {
-                Some("holds a text of its own in (nearly) each training row")
-            }
-            many if many > MANY_VALUES => Some("holds more than 1,000 different texts"),
-            _ => None,
+        let why = |(name, d): (&String, &Distinct)| {
+            let many = d.0.len();
+            let [own, different] = match is_time(name) {
+                true => [
+                    "holds a time of its own in (nearly) each training row",
+                    "holds more than 1,000 different times",
+                ],
+                false => [
+                    "holds a text of its own in (nearly) each training row",
+                    "holds more than 1,000 different texts",
+                ],
+            };
+            let reason = match many {
+                _ if many > FEW_VALUES && many > rows / 2 => own,
+                _ if many > MANY_VALUES => different,
+                _ => return None,
+            };
+            Some((name.clone(), reason))
         };
-        let found = self.distinct.iter();
-        let found = found.filter_map(|(name, d)| Some((name.clone(), why(d)?)));
-        found.collect()
+        self.distinct.iter().filter_map(why).collect()
     }
 }
 

@@ -59,13 +59,16 @@ pub(crate) fn columns_dropped(dropped: &BTreeMap<String, String>) -> Vec<Warning
         by_reason.entry(reason).or_default().push(column);
     }
     let each = by_reason.into_iter().map(|(reason, columns)| {
-        let of_texts = reason.contains("text");
-        let (key, advice) = match of_texts {
-            true => (
+        let (key, advice) = match reason {
+            _ if reason.contains("text") => (
                 "dataset.categorical",
                 "list it in `dataset.categorical` to have it as a category, or in `dataset.drop`",
             ),
-            false => (
+            _ if reason.contains("time") => (
+                "dataset.drop",
+                "make it the time of `dataset.series`, compute numbers of it with `dataset.sql`, or list it in `dataset.drop`",
+            ),
+            _ => (
                 "dataset.drop",
                 "list it in `dataset.drop` to say that this is meant",
             ),

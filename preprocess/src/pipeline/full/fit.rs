@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
     manifest::{Layout, RowTokens, Split, TargetKind},
+    record::ColumnType,
     report::Warning,
     transform::{FittedTarget, TransformArtefact},
 };
@@ -46,7 +47,11 @@ impl FullBuild<'_> {
         &self,
         staged: &StagedDataset<'_>,
     ) -> Result<FittedDataset, Error> {
-        let mut left_out = staged.rows.identifiers();
+        let columns = &self.build.input.columns;
+        let mut left_out = staged.rows.identifiers(|name| {
+            let mut columns = columns.iter();
+            columns.any(|column| column.name == name && column.r#type == ColumnType::Timestamp)
+        });
         let without_values = self
             .build
             .find_columns_without_values(&staged.rows, &left_out);
