@@ -230,14 +230,14 @@ impl Text for GenerateReport {
             counted(tokens.into(), "token")
         );
         line(out, "sampling", drawn)?;
-        line(out, "prompt", counted(self.prompt_tokens.into(), "token"))?;
+        line(out, "prompt", counted(self.prompt_tokens, "token"))?;
         for (number, text) in self.texts.iter().enumerate() {
             let end = match text.end {
                 GeneratedEnd::EndOfText => "the model ended the text",
                 GeneratedEnd::Length => "it has the requested length (`--tokens`)",
                 GeneratedEnd::Stopped => "it was stopped",
             };
-            let made = format!("{}; {end}", counted(text.tokens.into(), "token"));
+            let made = format!("{}; {end}", counted(text.tokens, "token"));
             line(out, &format!("text {number}"), made)?;
         }
         write_warnings(&self.warnings, out)

@@ -10,6 +10,7 @@ use feedline_image::{Format, Header, ImageLimits};
 use feedline_readers::file_format::TABLE_ENDINGS;
 
 use super::{ColumnRoles, NumberFormat, pipeline::image_sides};
+use crate::output::counted;
 
 /// Endings of images.
 const IMAGES: [&str; 10] = [
@@ -312,8 +313,8 @@ fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Opt
     };
     let Some(ending) = commonest_ending(most) else {
         bail!(
-            "no file below `{given}` has an ending of a known format ({} files looked at); name a file, or write the pipeline by hand",
-            files.len()
+            "no file below `{given}` has an ending of a known format ({} looked at); name a file, or write the pipeline by hand",
+            counted(files.len() as u64, "file")
         );
     };
     let is_flat = most.iter().all(|path| path.parent() == Some(folder));
@@ -462,7 +463,7 @@ mod tests {
             || Location::new(&given).map(|found| (found.url.replace(&given, ""), found.content));
         put("README");
         let error = of().unwrap_err().to_string();
-        assert!(error.contains("1 files looked at"), "{error}");
+        assert!(error.contains("1 file looked at"), "{error}");
         put("a/1.csv");
         put("a/2.csv");
         put("notes.parquet");

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use feedline_http::backoff::{Jitter, doubled};
 
+use crate::output::counted;
+
 /// Longest wait before the first restart, in ms; it doubles with each.
 const BASE_MS: u64 = 1_000;
 
@@ -59,7 +61,8 @@ impl Restarts {
             return Err(match self.limit {
                 0 => "`train.parallel.restarts` is 0".to_owned(),
                 limit => format!(
-                    "the ranks were restarted {limit} times without a new checkpoint (`train.parallel.restarts`)"
+                    "the ranks were restarted {} without a new checkpoint (`train.parallel.restarts`)",
+                    counted(limit, "time")
                 ),
             });
         }

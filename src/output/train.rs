@@ -64,7 +64,7 @@ impl Text for TrainReport {
             line(out, "left out", counted(self.skipped_batches, "batch"))?;
         }
         if self.rollbacks > 0 {
-            line(out, "went back", counted(self.rollbacks.into(), "time"))?;
+            line(out, "went back", counted(self.rollbacks, "time"))?;
         }
         if let Some(from) = &self.continued_from {
             used_run::write_continued(from, out)?;
