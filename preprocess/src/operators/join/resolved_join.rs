@@ -46,7 +46,7 @@ impl Join {
     }
 
     /// Columns that the join adds to the rows.
-    pub(super) fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
+    pub(crate) fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
         let age = self.asof.as_ref().and_then(|asof| asof.age.as_ref());
         self.taken.iter().map(|(_, column)| column).chain(age)
     }

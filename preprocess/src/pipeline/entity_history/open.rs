@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Context, Error, Transform,
     engine::{scratch::Scratch, session, store_urls},
-    operators::{expectations::Expect, join, time_series},
+    operators::{expectations::Expect, join::Join, time_series},
     pipeline::prepare::Build,
     plan,
     schema::{
@@ -59,6 +59,7 @@ pub(super) async fn open_rows(
         Some(rows) => {
             let landed = Landed::read(&rows.root, &rows.source, None).await?;
             check_types(&build.input.columns, &landed)?;
+            check_not_joined(&build.spec.joins, &landed)?;
             roots.push(rows.root.clone());
             Some(landed)
         }
@@ -77,6 +78,7 @@ impl Build<'_> {
         }
         let landed = Landed::read(&history.root, &history.source, None).await?;
         check_types(&self.input.columns, &landed)?;
+        check_not_joined(&self.spec.joins, &landed)?;
         self.input.rows = landed.rows();
         self.input.sources = vec![landed];
         Ok(())
@@ -220,16 +222,12 @@ impl Build<'_> {
             ..SplitConfig::default()
         };
         config.passthrough = Vec::new();
-        let mut merged = match &self.input.query {
-            Some(query) => landed_columns::merge([&query.schema]),
-            None => self.input.columns.clone(),
-        };
-        let joins = join::resolve(&config, &mut merged, &self.input.joined)?;
         let mut spec = DatasetSpec {
-            joins,
+            joins: self.spec.joins.clone(),
             kept,
             requires_target: false,
-            ..column_roles::resolve(&config, &merged)?
+            // Joins have added their columns.
+            ..column_roles::resolve(&config, &self.input.columns)?
         };
         if let Some(expect) = &config.expect {
             spec.expect = Some(Expect::read(expect, &spec, self.context).await?);
@@ -252,6 +250,24 @@ async fn in_order_of_time(
     ];
     let by_time = by_time.map(|name| ident(name).sort(true, false));
     Ok(rows.sort(Vec::from(by_time))?)
+}
+
+/// Checks that rows lack the columns that `joins` add: they are joined as in a build.
+fn check_not_joined(joins: &[Join], rows: &Landed) -> Result<(), Error> {
+    let schemas = rows.generations.iter();
+    let own = landed_columns::merge(schemas.map(|generation| &generation.schema));
+    let mut added = joins.iter().flat_map(Join::brought);
+    match added.find(|added| own.iter().any(|column| column.name == added.name)) {
+        None => Ok(()),
+        Some(added) => Err(Error::input(
+            "the rows to predict",
+            format!(
+                "they have column `{}`, which a join of the dataset adds",
+                added.name
+            ),
+            "remove the column, so that the rows are joined as in a build",
+        )),
+    }
 }
 
 /// New rows have columns of the types that landed: a text in place of a number or a time would be read in another way.

@@ -229,6 +229,59 @@ async fn new_rows_are_given_the_numbers_that_a_build_gives_them_bit_for_bit() {
 }
 
 #[tokio::test]
+async fn new_rows_are_joined_as_those_of_the_build() {
+    let dataset = SERIES
+        .replace("\"mean\"]", "\"mean\", \"height\"]")
+        .replace(
+            "series =",
+            "join = [{ source = \"b\", left = \"who\", right = \"id\" }]\nseries =",
+        );
+    let dataset = format!("{dataset}{ALL}");
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    zone.batch(&readings(0..50)).await;
+    zone.batch(&readings(50..60)).await;
+    // The other entity has no row there.
+    LandingZone::new(&root, "b", &[("id", Utf8), ("height", Float64)])
+        .batch(&[vec![json!("e1"), json!(7.0)]])
+        .await;
+    let samples = built(&root, &dataset).await;
+    let request = async || SeriesRequest {
+        rows: Some(landed(&root, "new", &readings(50..60)).await),
+        history: Some(landed(&root, "past", &readings(0..50)).await),
+        keep: vec!["height".to_owned()],
+    };
+    let (names, found) = Box::pin(given(&root, &dataset, request().await))
+        .await
+        .unwrap();
+    assert_eq!((names[0].as_str(), found.rows), ("height", 20));
+    for row in 0..20 {
+        if found.kept[1][row].as_deref() == Some("e0") {
+            let detail = &found.bad[&row].detail;
+            assert_eq!(detail, "`unmatched`: column `who`: `e0`", "{row}");
+            continue;
+        }
+        let place = 2 * (row as u64 % 10) + 1;
+        let x = &found.x[row * 3..][..3];
+        assert_eq!(Some(&bits(x)), samples.get(&(1, place)), "{row}");
+    }
+    assert_eq!(found.bad.len(), 10);
+    // Rows that have the joined column already cannot get it.
+    let columns = [&COLUMNS[..], &[("height", Float64)]].concat();
+    let mut again = request().await;
+    let mut zone = LandingZone::new(&root, "new", &columns);
+    zone.batch(&[[reading(1, 50), vec![json!(7.0)]].concat()])
+        .await;
+    again.keep.clear();
+    let refused = Box::pin(given(&root, &dataset, again)).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot use the rows to predict: they have column `height`, which a join of the dataset adds; remove the column, so \
+         that the rows are joined as in a build"
+    );
+}
+
+#[tokio::test]
 async fn naive_forecasts_are_measured_on_the_windows_of_each_split() {
     let dataset = format!("{SERIES}{SPLIT}{WINDOWS}");
     let root = Store::memory();
