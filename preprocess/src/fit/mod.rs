@@ -41,7 +41,7 @@ pub(crate) use self::{
     fit_spec::{FitSpec, MOST_VALUES, TargetSpec, kind_of},
     nans::check_nans,
     payload::{fit_parts, fit_payload},
-    progress::{Fit, STEP, is_constant},
+    progress::{CANNOT_FIT, Fit, STEP, is_constant},
     texts::check_texts,
     tokens::{LearnSpec, learn_tokenizer},
 };

@@ -18,6 +18,9 @@ use crate::{
 /// Key of the steps in the configuration.
 pub(crate) const STEP: &str = "dataset.step";
 
+/// Beginning of the error of a step that cannot be fitted to a column.
+pub(crate) const CANNOT_FIT: &str = "cannot fit ";
+
 /// A fit in progress.
 #[derive(Debug)]
 pub(crate) struct Fit {
@@ -55,7 +58,7 @@ impl Fit {
         Error::config(
             STEP,
             format!(
-                "cannot fit `{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
+                "{CANNOT_FIT}`{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
                  an `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`"
             ),
         )

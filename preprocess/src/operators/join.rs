@@ -14,6 +14,7 @@ mod by_key;
 pub(crate) mod key;
 mod operator;
 mod resolved_join;
+pub(crate) mod unmatched;
 mod walk;
 
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -82,14 +83,18 @@ fn resolve_one(
         return Err(Error::config(at("left"), reason));
     }
     let right = join.right.as_ref().or(join.left.as_ref());
+    let mut key_types = None;
     if let (Some(left), Some(right)) = (&join.left, right) {
         let right_key = at(if join.right.is_some() {
             "right"
         } else {
             "left"
         });
-        check_key(&at("left"), find(&at("left"), left, columns)?)?;
-        check_key(&right_key, find(&right_key, right, &theirs)?)?;
+        let own = find(&at("left"), left, columns)?;
+        check_key(&at("left"), own)?;
+        let their = find(&right_key, right, &theirs)?;
+        check_key(&right_key, their)?;
+        key_types = Some([own.r#type, their.r#type]);
     }
     let mut taken = Vec::new();
     if join.columns.is_empty() {
@@ -136,6 +141,7 @@ fn resolve_one(
         index,
         left: join.left.clone(),
         right: right.cloned(),
+        key_types,
         matching: join.r#match,
         asof,
         unmatched: join.unmatched,

@@ -11,6 +11,7 @@ pub(crate) mod classes;
 mod duplicates;
 mod features;
 mod gaps;
+mod joins;
 mod keys;
 mod leaks;
 mod left_out;
@@ -33,6 +34,7 @@ pub(crate) use self::{
         without_train_values,
     },
     gaps::long_steps,
+    joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
     left_out::rows_left_out,

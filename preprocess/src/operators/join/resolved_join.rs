@@ -4,7 +4,7 @@ use datafusion::logical_expr::{Expr, ident, lit};
 use feedline_schemas::{
     config::{KeyMatch, Unmatched},
     ids::Name,
-    record::{Column, RecordSchema},
+    record::{Column, ColumnType, RecordSchema},
 };
 
 use super::{asof_times::Asof, key::Key};
@@ -31,6 +31,8 @@ pub(crate) struct Join {
     /// Columns of the key; without them all rows have one.
     pub(super) left: Option<String>,
     pub(super) right: Option<String>,
+    /// Types of the two as they landed.
+    pub(super) key_types: Option<[ColumnType; 2]>,
     pub(super) matching: KeyMatch,
     pub(super) asof: Option<Asof>,
     pub(super) unmatched: Unmatched,

@@ -12,7 +12,8 @@ use feedline_schemas::{
 use super::{FullBuild, stage::StagedDataset};
 use crate::{
     Error, TrainSplit, Transform,
-    fit::{fit, fit_parts, fit_payload},
+    fit::{CANNOT_FIT, fit, fit_parts, fit_payload},
+    operators::join::Join,
     pass_progress::PassProgress,
     pipeline::{
         rows,
@@ -58,12 +59,37 @@ impl FullBuild<'_> {
         let without_values = Box::pin(without_values).await?;
         let reasons = without_values.keys();
         left_out.extend(reasons.map(|name| (name.clone(), warnings::NO_TRAIN_VALUE)));
-        let fitted = self.fit(&staged.rows, &left_out).await?;
+        let fitted = self.fit(&staged.rows, &left_out).await;
+        let fitted = fitted.map_err(|error| self.mention_join(error))?;
         Ok(FittedDataset {
             fitted: Arc::new(fitted),
             dropped_columns: self.build.dropped_columns(&left_out),
             without_values,
         })
+    }
+
+    /// Adds to an error of a column that cannot be fitted that a join brings it, and how many rows find a row there.
+    fn mention_join(&self, error: Error) -> Error {
+        let Error::Config { key, reason } = error else {
+            return error;
+        };
+        let is_of = |join: &Join| {
+            let mut columns = join.brought();
+            columns.any(|column| {
+                reason.starts_with(CANNOT_FIT)
+                    && reason.contains(&format!("column `{}`:", column.name))
+            })
+        };
+        let mut joins = self.build.spec.joins.iter().zip(&self.counts.joins);
+        let joined = joins.find(|(join, _)| is_of(join)).map(|(_, counts)| {
+            format!(
+                "; it is joined from source `{}`, in which {} of {} landed rows find a row",
+                counts.source,
+                counts.matched,
+                counts.matched + counts.unmatched
+            )
+        });
+        Error::config(key, reason + &joined.unwrap_or_default())
     }
 
     /// Fits steps, target and tokenizer on the training split, without the columns in `left_out`.

@@ -46,6 +46,9 @@ impl<'b> FullBuild<'b> {
         let (spec, tables) = (&build.spec, build.tables());
         let texts = check_texts(session, tables, spec, false).await?;
         self.counts.joins = join::counted(session, tables, &spec.joins, build.input.rows).await?;
+        let unmatched =
+            join::unmatched::find_warnings(session, tables, &spec.joins, &self.counts.joins);
+        self.warnings.extend(Box::pin(unmatched).await?);
         let near_dup = build.near_dup(self.scratch);
         let direct = HashPartitioning::of(spec, tables, build.context);
         let (near, with_copies) = (near_dup.as_ref(), direct.is_some());

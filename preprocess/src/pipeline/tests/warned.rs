@@ -1,5 +1,7 @@
 //! Warnings of default decisions of a build, with figures and the key that changes each.
 
+mod rows;
+
 use feedline_schemas::{
     record::ColumnType::{self, Float64, Int64, Null, Timestamp, Utf8},
     report::{DatasetReport, Warning},
