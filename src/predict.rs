@@ -126,6 +126,7 @@ pub(crate) fn reading_as(
             .and_then(|dataset| dataset.max_missing_fraction)
             .map(Fraction::get),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
+        joins: None,
         pause: pause_rule(options),
     })
 }
@@ -202,6 +203,7 @@ impl Predict {
             return Ok(report);
         };
         report.ignored = rows.ignored();
+        add_joins(&rows, &mut report);
         if report.rows > report.rejected {
             report.absent = rows.absent();
         }
@@ -212,6 +214,13 @@ impl Predict {
         warn_of_unusual_rows(&report);
         Ok(report)
     }
+}
+
+/// Adds the joins of the rows to the report.
+fn add_joins(rows: &RowsIn, report: &mut PredictReport) {
+    let joined = rows.joined();
+    report.joins = joined.joins;
+    report.joined_before = joined.joined_before;
 }
 
 /// Logs warnings about rows that the training data has none like.

@@ -146,6 +146,7 @@ fn reading(format: FileFormat) -> RowsReading {
         keep: vec!["id".to_owned()],
         max_missing_fraction: None,
         batch_rows: 8192,
+        joins: None,
         pause: None,
     }
 }

@@ -107,9 +107,10 @@ pub use pipeline::{
     check_columns, is_built_by, refit, series_rows,
 };
 pub use predict::image_preparer::ImagePreparer;
+pub use predict::joins::{RowJoins, row_joins};
 pub use predict::reader::{
-    Fault, Features, NewRows, NewTexts, PauseRule, RowSource, RowsIn, RowsReading, UnusualCells,
-    landed_types, read_unpacked,
+    Fault, Features, JoinedRows, NewRows, NewTexts, PauseRule, RowSource, RowsIn, RowsReading,
+    UnusualCells, landed_types, read_unpacked,
 };
 pub use predict::writer::{Column, RowFormat, RowsOut};
 pub use schema::column_roles::MAX_REJECT_FRACTION;

@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     dataset::{AddedReport, DatasetReport, EditReport, ExpectReport, FeatureShift, VerifyReport},
-    inference::{GenerateReport, GeneratedEnd, GeneratedText, GeneratingRule, PredictReport},
+    inference::{
+        GenerateReport, GeneratedEnd, GeneratedText, GeneratingRule, PredictReport, PredictedJoin,
+    },
     landing::{
         Damage, DeltaReport, DeltaTableReport, IngestReport, LandingVerifyReport, RepairReport,
         RepairedSource, ResumeReport, ResumedSource, SlicesReport, SourceReport, Standing,
         VerifiedSource,
     },
     training::{
-        ChosenBy, DatasetRelation, EvalReport, ExportReport, ImagesReport, MixedSource,
+        ChosenBy, DatasetRelation, EarlyStop, EvalReport, ExportReport, ImagesReport, MixedSource,
         MuonParameters, NormalizedBy, TrainReport, UsedRun,
     },
 };

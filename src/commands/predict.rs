@@ -1,6 +1,7 @@
 //! `feedline predict`: the kind of the rows, and the prediction of plain rows of a table.
 
 mod images;
+mod joins;
 mod parts;
 mod series;
 mod texts;
@@ -125,9 +126,11 @@ impl PipelineWork<'_> {
             Some(dataset) if dataset.sql.is_some() || dataset.files.is_some() => BTreeMap::new(),
             _ => feedline_preprocess::landed_types(&self.root, manifest).await?,
         };
+        let mut reading = predict::reading(options, &self.loaded.config, landed)?;
+        self.plan_joins(&mut reading, manifest, &artefact).await?;
         let predict = Predict {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
-            reading: predict::reading(options, &self.loaded.config, landed)?,
+            reading,
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
             flags: options.flags,

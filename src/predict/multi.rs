@@ -24,7 +24,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, Predictor, RowParts};
 
-use super::{Answers, Given, Output, WAITING, joined, open_model, texts};
+use super::{Answers, Given, Output, WAITING, add_joins, joined, open_model, texts};
 use crate::{cli, stop::Stop};
 
 /// Reason of a row without an image.
@@ -241,6 +241,7 @@ impl PredictParts {
         report.warnings.extend(closed);
         if let Some(rows) = ended {
             report.ignored = rows.ignored();
+            add_joins(&rows, &mut report);
             if report.rows > 0 {
                 report.absent = rows.absent();
             }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use feedline_schemas::report::PredictReport;
+use feedline_schemas::report::{PredictReport, PredictedJoin};
 
 use crate::output::{Text, counted, line, used_run, write_rejects, write_warnings};
 
@@ -26,12 +26,33 @@ fn most_of(cells: &BTreeMap<String, u64>) -> String {
     }
 }
 
+/// Writes the joins of the rows, and the rows that needed none.
+fn write_joins(report: &PredictReport, out: &mut String) -> fmt::Result {
+    for join in &report.joins {
+        let PredictedJoin {
+            source,
+            matched,
+            unmatched,
+        } = join;
+        let matched = counted(*matched, "row");
+        let text = format!("`{source}`: {matched} matched, {unmatched} did not");
+        line(out, "joined", text)?;
+    }
+    if report.joined_before > 0 {
+        let rows = counted(report.joined_before, "row");
+        let text = format!("{rows} had the joined columns, so nothing was joined to them");
+        line(out, "joined", text)?;
+    }
+    Ok(())
+}
+
 impl Text for PredictReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         use fmt::Write as _;
         writeln!(out, "predict")?;
         line(out, "rows", self.rows.to_string())?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        write_joins(self, out)?;
         for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
             if !columns.is_empty() {
                 line(out, name, format!("columns `{}`", columns.join("`, `")))?;

@@ -50,6 +50,7 @@ mod oauth;
 mod orphans;
 mod pages;
 mod predict;
+mod predict_joins;
 mod proxies;
 mod python;
 mod quickstart;

@@ -12,6 +12,7 @@ pub(crate) mod asof;
 mod asof_times;
 mod by_key;
 pub(crate) mod key;
+pub(crate) mod new_rows;
 mod operator;
 mod resolved_join;
 pub(crate) mod unmatched;
@@ -69,7 +70,11 @@ pub(crate) fn resolve(
     Ok(joins)
 }
 
-fn resolve_one(
+/// Checks one join, the one at `index` of the configuration, against the landed `columns` and its `source`.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_one(
     index: usize,
     join: &JoinConfig,
     columns: &[MergedColumn],

@@ -11,7 +11,7 @@ mod prepare;
 mod report;
 mod report_page;
 mod rows;
-mod sources;
+pub(crate) mod sources;
 mod tokenizer;
 mod warnings;
 mod window_pass;

@@ -271,7 +271,7 @@ pub(super) fn input_hash(
 
 /// Hash of the settings that decide what the columns of a row mean before the transform. Other settings change which rows
 /// there are, or how the transform is fitted, which its artefact says.
-pub(super) fn columns_hash(config: &DatasetConfig) -> Hash128 {
+pub(crate) fn columns_hash(config: &DatasetConfig) -> Hash128 {
     #[derive(Serialize)]
     struct Columns<'a> {
         sql: &'a Option<String>,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::training::UsedRun;
-use crate::warning::Warning;
+use crate::{ids::Name, warning::Warning};
 
 /// Report of `generate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +72,26 @@ pub enum GeneratedEnd {
     Stopped,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Result of a join that was repeated for new rows. Rows that were rejected when they were read are
+/// in neither count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedJoin {
+    /// The joined source.
+    pub source: Name,
+    /// Rows with a match in it.
+    pub matched: u64,
+    /// Rows without a match.
+    pub unmatched: u64,
+}
+
 /// Report of `predict`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictReport {
@@ -101,6 +121,12 @@ pub struct PredictReport {
     /// `winsorize` step by more than the caps are apart. Numbers without any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
+    /// Joins that were repeated for the rows, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<PredictedJoin>,
+    /// Rows that had joined columns of their own, to which nothing was joined.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub joined_before: u64,
     /// New rows of a series without a prediction of their own: duplicates of landed rows, or of one
     /// another.
     #[serde(default)]

@@ -49,9 +49,12 @@ impl PipelineWork<'_> {
         };
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
         let is_table = |name: &Name| multi::is_table(config, name);
+        let mut reading = predict::reading_as(options, config, landed, is_table)?;
+        self.plan_joins(&mut reading, manifest, chosen.transform())
+            .await?;
         let predict = PredictParts {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
-            reading: predict::reading_as(options, config, landed, is_table)?,
+            reading,
             transform: feedline_preprocess::Transform::new(chosen.transform().clone())?,
             encoder,
             images,

@@ -33,8 +33,8 @@ pub(super) struct Asof {
 #[derive(Clone, Debug)]
 pub(super) struct Timed {
     pub(super) column: String,
-    clock: Option<String>,
-    instant: Instant,
+    pub(super) clock: Option<String>,
+    pub(super) instant: Instant,
 }
 
 /// Resolves the time settings of `join`, which the configuration has at `at`.
@@ -162,6 +162,15 @@ impl Timed {
             column: time.column.clone(),
             clock: time.clock.clone(),
         })
+    }
+
+    /// Column of timestamps.
+    pub(super) fn of_timestamps(column: String) -> Self {
+        Self {
+            column,
+            clock: None,
+            instant: Instant::iso(),
+        }
     }
 
     /// Columns of the time, if it is local.

@@ -64,7 +64,10 @@ impl Join {
     }
 
     /// Checks that keys of the source are unique: a duplicate key would multiply rows.
-    async fn check_unique(&self, session: &SessionContext) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Config`] for keys that are not.
+    pub(crate) async fn check_unique(&self, session: &SessionContext) -> Result<(), Error> {
         let keys = self.source_rows(session)?.select(vec![ident(RIGHT)])?;
         let twice = keys
             .aggregate(vec![ident(RIGHT)], vec![count(lit(1_i64)).alias(ROWS)])?

@@ -75,7 +75,7 @@ impl Join {
     }
 
     /// The column that has the key of a row without a partner.
-    pub(super) fn missed(&self) -> String {
+    pub(crate) fn missed(&self) -> String {
         format!("{RESERVED}missed_{}", self.index)
     }
 
@@ -94,7 +94,7 @@ impl Join {
         }
     }
 
-    pub(super) fn name(&self) -> &Name {
+    pub(crate) fn name(&self) -> &Name {
         &self.source.reference.name.source
     }
 }

@@ -148,6 +148,16 @@ impl Instant {
         self.read(text.trim(), &zone)
     }
 
+    /// Timestamp of an integer in the unit of its column, in microseconds since 1970.
+    pub(crate) fn of_integer(&self, value: i64) -> Option<i64> {
+        whole(value, self.unit?)
+    }
+
+    /// Timestamp of a float in the unit of its column, in microseconds since 1970.
+    pub(crate) fn of_float(&self, value: f64) -> Option<i64> {
+        parts(value, self.unit?)
+    }
+
     /// Returns `columns` as those of local times, if clocks of the zone may repeat an hour.
     pub(crate) fn local_times<'a>(
         &'a self,

@@ -12,6 +12,7 @@ use super::{
     cell::Input,
     fault::Fault,
     held::{Conflict, LandedAs},
+    lookup_cells::LookupCells,
     names::Named,
     new_rows::NewRows,
     raw_cell::Raw,
@@ -38,6 +39,12 @@ pub(super) struct Assembly {
     keep_formats: Vec<Written>,
     kept: Vec<Vec<Option<String>>>,
     sparse: Option<MissingFilter>,
+    /// Keys and times of rows that are joined.
+    pub(super) lookups: Option<LookupCells>,
+    /// Names of the inputs, of what is carried along, then of further keys and times.
+    wanted: Vec<String>,
+    /// Names of the columns that joins add.
+    added: Vec<String>,
     bad: BTreeMap<usize, Fault>,
     pub(super) rows: usize,
     pub(super) bytes: usize,
@@ -72,7 +79,16 @@ impl Assembly {
             Field::new(&input.name, empty.data_type().clone(), true)
         };
         let fields: Vec<Field> = inputs.iter_mut().map(field).collect();
+        let names = inputs.iter().map(|input| &input.name);
+        let mut wanted: Vec<String> = names.chain(&reading.keep).cloned().collect();
+        let joins = reading.joins.as_ref();
         Self {
+            added: joins.map_or_else(Vec::new, |joins| {
+                let added = joins.added().iter();
+                added.map(|added| added.name.clone()).collect()
+            }),
+            lookups: joins.map(|joins| LookupCells::new(joins, &mut wanted, reading, artefact)),
+            wanted,
             schema: Arc::new(Schema::new(fields)),
             met: vec![false; inputs.len()],
             inputs,
@@ -88,17 +104,46 @@ impl Assembly {
         }
     }
 
-    /// Names of the inputs, then of what is carried along.
+    /// Names of the inputs, then of what is carried along, then of the keys and times of joins.
     pub(super) fn wanted(&self) -> Vec<String> {
-        let inputs = self.inputs.iter().map(|input| &input.name);
-        inputs.chain(&self.keep).cloned().collect()
+        self.wanted.clone()
     }
 
-    /// All wanted columns are among those of the file.
+    /// Reads rows of a table with these columns. Returns true if it has columns that joins would
+    /// add, and so all of them: nothing is looked up then.
+    pub(super) fn read_table(&mut self, names: &[String]) -> bool {
+        let found = Named::new(names.to_vec(), &self.added);
+        let is_joined = found.places().iter().any(Option::is_some);
+        if is_joined {
+            self.lookups = None;
+            self.wanted.truncate(self.inputs.len() + self.keep.len());
+        }
+        is_joined
+    }
+
+    /// Notes the wanted columns that the next row has, which are those that `is_found` returns true
+    /// for.
+    pub(super) fn note_found(&mut self, is_found: impl Fn(usize) -> bool) {
+        for (column, met) in self.met.iter_mut().enumerate() {
+            *met = *met || is_found(column);
+        }
+        if let Some(lookups) = &mut self.lookups {
+            lookups.note_found(is_found);
+        }
+    }
+
+    /// Returns true if any row has had an input, or a column that joins read.
+    pub(super) fn has_met(&self) -> bool {
+        let lookups = self.lookups.as_ref();
+        self.met.is_empty() || self.met.contains(&true) || lookups.is_some_and(|l| l.met)
+    }
+
+    /// All wanted columns are among those of the file, without those that joins add.
     pub(super) fn check(&self, names: &Named, file: &str) -> Result<(), Error> {
         let wanted = self.wanted();
         let lacking = wanted.iter().zip(names.places());
-        let lacking = lacking.filter(|(_, place)| place.is_none());
+        let is_added = |name: &String| self.lookups.is_some() && self.added.contains(name);
+        let lacking = lacking.filter(|(name, place)| place.is_none() && !is_added(name));
         let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
         let Some(first) = lacking.first() else {
             return Ok(());
@@ -112,7 +157,15 @@ impl Assembly {
                 wanted.len(),
                 listed(&lacking, "`")
             ),
-            "give all columns of the training data, with an empty cell where a value is missing",
+            match self.added.is_empty() {
+                true => {
+                    "give all columns of the training data, with an empty cell where a value is missing"
+                }
+                false => {
+                    "give all columns of the training data, those that joins add all or none, with an empty cell where a \
+                          value is missing"
+                }
+            },
         ))
     }
 
@@ -161,9 +214,14 @@ impl Assembly {
             lacking += usize::from(input.lacks);
             fault = fault.or(found);
         }
+        if let Some(lookups) = &mut self.lookups {
+            fault = fault.or(lookups.push(&cell));
+        }
         let all = self.inputs.len();
         let is_too_many = |sparse: &MissingFilter| sparse.is_too_many(lacking, all);
-        if fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
+        // Rows that are joined may lack fewer inputs then.
+        let is_complete = self.lookups.is_none();
+        if is_complete && fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
             let detail = format!("{lacking} of {all} features are missing");
             fault = Some(Fault::new(reject_reason::TOO_MANY_MISSING, detail));
         }
@@ -182,6 +240,9 @@ impl Assembly {
         for input in &mut self.inputs {
             input.push(&Raw::Null);
         }
+        if let Some(lookups) = &mut self.lookups {
+            lookups.push(|_| Raw::Null);
+        }
         self.kept.iter_mut().for_each(|kept| kept.push(None));
         self.rows += 1;
     }
@@ -195,6 +256,7 @@ impl Assembly {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let schema = Arc::clone(&self.schema);
         let inputs = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let lookups = self.lookups.as_mut().map(LookupCells::take).transpose()?;
         let first = self.before;
         self.before += self.rows as u64;
         (self.rows, self.bytes) = (0, 0);
@@ -203,6 +265,7 @@ impl Assembly {
             inputs,
             bad: std::mem::take(&mut self.bad),
             kept: self.kept.iter_mut().map(std::mem::take).collect(),
+            lookups,
         }))
     }
 }

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use feedline_schemas::{
     commit::CommitEntry,
     decode,
-    ids::Hash128,
+    ids::{Hash128, TableName},
     manifest::Manifest,
     record::{ColumnType, RecordSchema},
 };
 use feedline_storage::Store;
 
-use crate::{Error, schema::landed_columns::merge};
+use crate::{
+    Error,
+    schema::landed_columns::{MergedColumn, merge},
+};
 
 /// Types of the landed columns by name, at the log positions that `manifest` names, in the landing zone below `root`. One
 /// object is read for each source. A source whose landing zone is missing or different gives no
@@ -23,8 +26,23 @@ pub async fn landed_types(
     root: &Store,
     manifest: &Manifest,
 ) -> Result<BTreeMap<String, ColumnType>, Error> {
+    let columns = landed_columns_of(root, manifest, |_| true).await?;
+    let types = columns.into_iter();
+    Ok(types.map(|column| (column.name, column.r#type)).collect())
+}
+
+/// Landed columns of the sources that `is_read` selects, as [`landed_types`] reads them.
+///
+/// # Errors
+/// As [`landed_types`].
+pub(in crate::predict) async fn landed_columns_of(
+    root: &Store,
+    manifest: &Manifest,
+    is_read: impl Fn(&TableName) -> bool,
+) -> Result<Vec<MergedColumn>, Error> {
     let mut schemas: Vec<RecordSchema> = Vec::new();
-    for source in &manifest.sources {
+    let sources = manifest.sources.iter();
+    for source in sources.filter(|source| is_read(&source.name)) {
         let store = root.child(&format!("landing/{}", source.name.source));
         let path = format!("log/{:020}.json", source.sequence.get());
         let entry = store.get_opt(&path).await?;
@@ -42,6 +60,5 @@ pub async fn landed_types(
             Some(table) => entry.children.remove(table).map(|child| child.schema),
         });
     }
-    let merged = merge(&schemas).into_iter();
-    Ok(merged.map(|column| (column.name, column.r#type)).collect())
+    Ok(merge(&schemas))
 }

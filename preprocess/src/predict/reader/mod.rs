@@ -13,7 +13,9 @@ mod assembly;
 mod cell;
 mod fault;
 mod held;
-mod landed;
+mod joined_batches;
+pub(super) mod landed;
+mod lookup_cells;
 mod names;
 mod new_rows;
 mod pipe_reader;
@@ -44,6 +46,7 @@ use feedline_schemas::{
 
 use self::{
     assembly::Assembly,
+    joined_batches::JoinedBatches,
     pipe_reader::PipeReader,
     piped_rows::{BatchChannel, PipedRows},
     records::Records,
@@ -51,6 +54,7 @@ use self::{
 };
 pub use self::{
     fault::Fault,
+    joined_batches::JoinedRows,
     landed::landed_types,
     new_rows::{Features, NewRows, NewTexts, UnusualCells},
     pipe_reader::PauseRule,
@@ -62,6 +66,17 @@ use crate::Error;
 pub struct RowsIn {
     name: String,
     rows: NewRowReader,
+    joins: RowsJoining,
+}
+
+/// Way in which rows get the columns of joins.
+enum RowsJoining {
+    /// No input is joined.
+    Nothing,
+    /// The rows have the joined columns, so many rows so far.
+    HaveColumns(u64),
+    /// Rows without the columns are joined.
+    Joins(Box<JoinedBatches>),
 }
 
 /// Rows that are read where they are asked for, or ahead of that from a pipe.
@@ -175,7 +190,10 @@ impl RowsIn {
             ..layout(&source, &name, reading)?
         };
         let (source, channel) = ahead(source, reading, &mut layout, &assembly).map_err(refused)?;
-        let rows = rows(source, &layout).map_err(refused)?;
+        let mut rows = rows(source, &layout).map_err(refused)?;
+        let columns = rows.columns().map_err(refused)?;
+        let joins = choose_joining(reading, columns.as_deref(), &assembly, &name)?;
+        let wanted = assembly.lock().wanted();
         let records = Records::new(rows, &wanted, reading).map_err(refused)?;
         if let Some(names) = records.columns() {
             if names.names().is_empty() {
@@ -197,6 +215,7 @@ impl RowsIn {
                 None => NewRowReader::Direct(Box::new(batcher)),
                 Some(channel) => NewRowReader::Piped(Box::new(PipedRows::spawn(batcher, channel))),
             },
+            joins,
         })
     }
 
@@ -204,11 +223,35 @@ impl RowsIn {
     ///
     /// # Errors
     /// [`Error::Input`] for a fault that makes the rest unreadable, and for objects that have none
-    /// of the columns.
+    /// of the columns. With [`RowsReading::joins`] also faults of the joined sources, and failures of
+    /// the store and the engine.
     pub fn next_rows(&mut self) -> Result<Option<NewRows>, Error> {
-        match &mut self.rows {
+        let rows = &mut self.rows;
+        let mut next = || match rows {
             NewRowReader::Direct(rows) => rows.next_rows(),
             NewRowReader::Piped(rows) => rows.next_rows(),
+        };
+        match &mut self.joins {
+            RowsJoining::Nothing => next(),
+            RowsJoining::Joins(joins) => joins.next_rows(next),
+            RowsJoining::HaveColumns(rows) => {
+                let batch = next()?;
+                *rows += batch.as_ref().map_or(0, NewRows::usable);
+                Ok(batch)
+            }
+        }
+    }
+
+    /// Result of the joins so far.
+    #[must_use]
+    pub fn joined(&self) -> JoinedRows {
+        match &self.joins {
+            RowsJoining::Nothing => JoinedRows::default(),
+            RowsJoining::Joins(joins) => joins.found(),
+            RowsJoining::HaveColumns(rows) => JoinedRows {
+                joined_before: *rows,
+                ..JoinedRows::default()
+            },
         }
     }
 
@@ -236,11 +279,38 @@ impl RowsIn {
     /// end.
     #[must_use]
     pub fn absent(&self) -> Vec<String> {
-        match &self.rows {
+        let mut absent = match &self.rows {
             NewRowReader::Direct(rows) => rows.absent(),
             NewRowReader::Piped(rows) => rows.absent(),
+        };
+        if let RowsJoining::Joins(joins) = &self.joins {
+            absent.retain(|name| !joins.has_added(name));
         }
+        absent
     }
+}
+
+/// Chooses what is joined to the rows of the file `name`, which is a table if it has `columns`.
+///
+/// # Errors
+/// [`Error::Input`] for a table without the joined columns, if they cannot be joined.
+fn choose_joining(
+    reading: &RowsReading,
+    columns: Option<&[String]>,
+    assembly: &SharedAssembly,
+    name: &str,
+) -> Result<RowsJoining, Error> {
+    let Some(joins) = &reading.joins else {
+        return Ok(RowsJoining::Nothing);
+    };
+    if let Some(columns) = columns {
+        if assembly.lock().read_table(columns) {
+            return Ok(RowsJoining::HaveColumns(0));
+        }
+        joins.check(name)?;
+    }
+    let joined = JoinedBatches::new(joins.clone(), name.to_owned(), reading);
+    Ok(RowsJoining::Joins(Box::new(joined)))
 }
 
 /// Puts a reader between a pipe and its parser that hands out the complete rows of `assembly`

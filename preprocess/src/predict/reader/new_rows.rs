@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow::array::{Array as _, AsArray as _, RecordBatch};
 
-use super::fault::Fault;
+use super::{fault::Fault, lookup_cells::LookupRows};
 use crate::{Error, Transform};
 
 /// Some new rows, in their order.
@@ -14,6 +14,8 @@ pub struct NewRows {
     pub(super) inputs: RecordBatch,
     pub(super) bad: BTreeMap<usize, Fault>,
     pub(super) kept: Vec<Vec<Option<String>>>,
+    /// Keys and times that joins look the rows up by, until they are joined.
+    pub(super) lookups: Option<LookupRows>,
 }
 
 /// Some new texts, in their order.
@@ -123,6 +125,11 @@ impl UnusualCells {
 }
 
 impl NewRows {
+    /// Number of rows that are not rejected so far.
+    pub(super) fn usable(&self) -> u64 {
+        (self.inputs.num_rows() - self.bad.len()) as u64
+    }
+
     /// Returns the texts of rows that were opened by [`RowsIn::open_texts`](super::RowsIn::open_texts).
     #[must_use]
     pub fn into_texts(self) -> NewTexts {

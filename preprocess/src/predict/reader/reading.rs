@@ -7,6 +7,8 @@ use feedline_schemas::{
     record::ColumnType,
 };
 
+use crate::predict::joins::RowJoins;
+
 use super::pipe_reader::PauseRule;
 
 /// Origin of the rows.
@@ -52,6 +54,8 @@ pub struct RowsReading {
     pub max_missing_fraction: Option<f64>,
     /// Most rows of a batch, at least 1.
     pub batch_rows: usize,
+    /// Joins that add columns to rows without them.
+    pub joins: Option<RowJoins>,
     /// Longest time that complete rows of a pipe wait for further input before they become a batch;
     /// absent: until the batch is full.
     pub pause: Option<PauseRule>,

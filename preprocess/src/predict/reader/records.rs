@@ -202,7 +202,7 @@ impl WantedKeys {
             }
         }
         let found: Vec<Option<&Value>> = self.keys.iter_mut().map(|key| key.find(row)).collect();
-        note_met(rows, |column| found[column].is_some());
+        rows.note_found(|column| found[column].is_some());
         self.note_inputs(rows);
         let cell = |column: usize| found[column].map_or(Raw::Null, |value| raw(value.view()));
         rows.add(cell, place);
@@ -219,7 +219,7 @@ impl WantedKeys {
         }
         let (keys, paths) = (&self.keys, &self.paths);
         let found = |column: usize| keys[column].place(paths);
-        note_met(rows, |column| found(column).is_some());
+        rows.note_found(|column| found(column).is_some());
         let cell =
             |column: usize| found(column).map_or(Raw::Null, |place| raw(record.tape.view(place)));
         rows.add(cell, place);
@@ -229,16 +229,9 @@ impl WantedKeys {
     /// Records that a row has inputs, if it does; until then, objects are not those of the dataset.
     fn note_inputs(&mut self, rows: &mut Assembly) {
         if !self.inputs_met {
-            self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
+            self.inputs_met = rows.has_met();
             rows.is_foreign = !self.inputs_met;
         }
-    }
-}
-
-/// Records the inputs that a row has, which are those that `is_met` returns true for.
-fn note_met(rows: &mut Assembly, is_met: impl Fn(usize) -> bool) {
-    for (column, met) in rows.met.iter_mut().enumerate() {
-        *met = *met || is_met(column);
     }
 }
 
@@ -352,7 +345,7 @@ fn fill_row(
     // Columns are in every row, even where they are null.
     match cells.iter().all(|cell| cell.below.is_empty()) {
         true => rows.met.fill(true),
-        false => note_met(rows, |column| find(column).is_some()),
+        false => rows.note_found(|column| find(column).is_some()),
     }
     rows.add(
         |column| find(column).map_or(Raw::Null, raw),

@@ -1,6 +1,7 @@
 //! New rows against the build: the same cells, features and reasons, in any format and in batches of any size.
 
 mod conflicts;
+mod joins;
 mod objects;
 mod pauses;
 
@@ -104,6 +105,7 @@ fn reading(format: FileFormat, batch_rows: usize) -> RowsReading {
         keep: Vec::new(),
         max_missing_fraction: None,
         batch_rows,
+        joins: None,
         pause: None,
     }
 }

@@ -200,6 +200,7 @@ mod tests {
                 max_missing_fraction: None,
                 batch_rows: 1,
                 pause: None,
+                joins: None,
             };
             Written::of(Some(ColumnType::Timestamp), &reading)
         };
