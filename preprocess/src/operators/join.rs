@@ -2,7 +2,8 @@
 //!
 //! A key is unique in the joined source, or the build ends: no row is ever multiplied, so a dataset
 //! has as many rows after its joins as before. The joined values depend on keys alone, whatever the
-//! partitions; with `asof`, on keys and times.
+//! partitions; with `asof`, on keys and times. Of a joined source with a `key` of its own, only the
+//! latest version of each is read, as of the sources of rows.
 //!
 //! The joined source is held in memory, its keys and the used columns, while the rows stream past
 //! it; where that would take an eighth of the memory limit both sides are sorted instead, outside
@@ -32,7 +33,7 @@ use self::resolved_join::RESERVED;
 use crate::{
     Error,
     schema::landed_columns::{self, MergedColumn, find},
-    source::{landed_scan::read, landing_zone::Landed},
+    source::{landed_scan::read, landing_zone::Landed, latest_version::count_latest},
 };
 
 /// The sources that are joined on.
@@ -227,15 +228,16 @@ pub(crate) async fn counted(
     let mut counts = Vec::with_capacity(joins.len());
     for (index, join) in joins.iter().enumerate() {
         let landed = || landed_beside(session, sources, &joins[..index]);
+        let theirs = count_latest(session, &join.source).await?;
         let (matched, used) = match &join.asof {
-            Some(asof) => join.walked(asof, session, landed).await?,
+            Some(asof) => join.walked(asof, session, theirs, landed).await?,
             None => join.looked_up(session, landed).await?,
         };
         let counted = JoinCounts {
             source: join.name().clone(),
             matched,
             unmatched: rows.saturating_sub(matched),
-            unused: join.source.rows().saturating_sub(used),
+            unused: theirs.saturating_sub(used),
         };
         tracing::info!(
             source = %counted.source, matched, unmatched = counted.unmatched, unused = counted.unused, "joined"

@@ -230,6 +230,9 @@ struct HashedInputs<'a> {
     /// Key and version of each source, if any has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     keys: Vec<(&'a [String], Option<&'a str>)>,
+    /// The same of the joined sources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    joined_keys: Vec<(&'a [String], Option<&'a str>)>,
 }
 
 /// Hash of all that goes into a dataset; of its sources at other positions, where some are given.
@@ -244,7 +247,14 @@ pub(super) fn input_hash(
     fn references(sources: &[Landed]) -> Vec<&SourceReference> {
         sources.iter().map(|s| &s.reference).collect()
     }
-    let keys = sources.iter().map(Landed::newest);
+    fn keys(sources: &[Landed]) -> Vec<(&[String], Option<&str>)> {
+        let keys: Vec<_> = sources.iter().map(Landed::newest).collect();
+        match keys.iter().any(|(key, _)| !key.is_empty()) {
+            true => keys,
+            false => Vec::new(),
+        }
+    }
+    let (keys, joined_keys) = (keys(sources), keys(joined));
     let [own, joined, frozen] = match at {
         None => [sources, joined, frozen].map(references),
         Some(at) => at.map(|at| at.iter().collect()),
@@ -258,10 +268,8 @@ pub(super) fn input_hash(
         frozen,
         tokenizer,
         expect,
-        keys: match keys.clone().any(|(key, _)| !key.is_empty()) {
-            true => keys.collect(),
-            false => Vec::new(),
-        },
+        keys,
+        joined_keys,
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

@@ -35,6 +35,7 @@ const KEYLESS: &str = "_newest_keyless";
 const VERSION: &str = "_newest_version";
 const RANK: &str = "_newest_rank";
 const KEPT: &str = "_newest_kept";
+const LANDED: &str = "_newest_landed";
 
 /// Of the rows of a child table, those of the newest `records`; without [`RECORD`].
 ///
@@ -59,6 +60,43 @@ pub(crate) fn of_newest(
     // The side that comes first is held in memory: 8 bytes for each record.
     let rows = kept.join(rows, JoinType::RightSemi, &[KEPT], &[RECORD], None)?;
     Ok(rows.select(own)?)
+}
+
+/// Rows of `source` with the `columns` of each schema version: of the latest version of each key where
+/// the source has one. `None` without a landed row.
+///
+/// # Errors
+/// Those of `columns`, and as [`LatestVersion::of`].
+pub(crate) fn read_latest(
+    session: &SessionContext,
+    source: &Landed,
+    columns: impl Fn(&RecordSchema) -> Result<Vec<Expr>, Error>,
+) -> Result<Option<DataFrame>, Error> {
+    let Some(newest) = LatestVersion::of(source)? else {
+        return read_all(session, source, columns);
+    };
+    let all = read_all(session, source, |schema| {
+        let mut columns = columns(schema)?;
+        columns.push(origin(0).alias(LANDED));
+        columns.extend(newest.columns(schema)?);
+        Ok(columns)
+    })?;
+    all.map(|all| newest.keep_by(LANDED, all)).transpose()
+}
+
+/// Counts the rows that [`read_latest`] returns.
+///
+/// # Errors
+/// As [`LatestVersion::of`], and failures of the engine.
+pub(crate) async fn count_latest(session: &SessionContext, source: &Landed) -> Result<u64, Error> {
+    if source.key.is_empty() {
+        return Ok(source.rows());
+    }
+    let rows = read_latest(session, source, |_| Ok(vec![lit(true).alias(KEPT)]))?;
+    match rows {
+        Some(rows) => Ok(rows.count().await? as u64),
+        None => Ok(0),
+    }
 }
 
 /// Origins of all `records` beside the columns of `newest`; `None` without a record.
@@ -148,18 +186,23 @@ impl<'a> LatestVersion<'a> {
 
     /// The newest of all rows of the source, without the columns beside their own.
     pub(crate) fn keep(&self, rows: DataFrame) -> Result<DataFrame, Error> {
+        self.keep_by(system_columns::ORIGIN, rows)
+    }
+
+    /// The same, where column `landed` has the order in which rows landed.
+    fn keep_by(&self, landed: &str, rows: DataFrame) -> Result<DataFrame, Error> {
         let fields = rows
             .schema()
             .fields()
             .iter()
             .map(|field| field.name().clone());
-        let own = fields.filter(|name| ![KEY, KEYLESS, VERSION].contains(&name.as_str()));
+        let own = fields.filter(|name| ![KEY, KEYLESS, VERSION, LANDED].contains(&name.as_str()));
         let own: Vec<Expr> = own.map(ident).collect();
         let mut order = Vec::new();
         if self.version.is_some() {
             order.push(ident(VERSION).sort(false, false));
         }
-        order.push(ident(system_columns::ORIGIN).sort(false, false));
+        order.push(ident(landed).sort(false, false));
         let rank = row_number()
             .partition_by(vec![ident(KEY)])
             .order_by(order)

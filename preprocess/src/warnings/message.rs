@@ -36,7 +36,7 @@ pub(super) fn quoted(value: &str) -> String {
 }
 
 /// Formats a column name as a string of TOML, to be copied into a pipeline.
-pub(super) fn toml_string(name: &str) -> String {
+pub(crate) fn toml_string(name: &str) -> String {
     let mut text = String::from("\"");
     for c in name.chars() {
         match c {

@@ -38,6 +38,7 @@ pub(crate) use self::{
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
     left_out::rows_left_out,
+    message::toml_string,
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
     zone::{RepeatedHour, repeated_hour},

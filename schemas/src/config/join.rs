@@ -17,7 +17,8 @@ use crate::ids::Name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinConfig {
-    /// Source to join. It is not part of `dataset.sources`.
+    /// Source to join. It is not part of `dataset.sources`. If it has a `key`, the latest version of
+    /// each key is joined.
     pub source: Name,
     /// Column of the rows that holds the key of a row in `source`; an earlier join may have added
     /// it. `asof`: it may be omitted; all rows of both then have one key.

@@ -37,7 +37,7 @@ use crate::{
         landed_cells::origin,
         landed_columns::{MergedColumn, landed_type},
     },
-    source::landed_scan::read_all,
+    source::latest_version::read_latest,
 };
 
 impl Join {
@@ -86,7 +86,8 @@ impl Join {
         Ok(rows.repartition(Partitioning::RoundRobinBatch(partitions))?)
     }
 
-    /// Rows of the source that have a key and a time: nulls for the columns of the dataset's rows, and what is taken.
+    /// Rows of the source that have a key and a time: nulls for the columns of the dataset's rows, and what is taken. Of a
+    /// source with a `key` of its own, the latest versions.
     fn their_rows(
         &self,
         asof: &Asof,
@@ -94,7 +95,7 @@ impl Join {
         own: &[Field],
         taken: &[(String, MergedColumn)],
     ) -> Result<DataFrame, Error> {
-        let all = read_all(session, &self.source, |schema| {
+        let all = read_latest(session, &self.source, |schema| {
             let mut columns = nulls(own)?;
             let time = asof.right_time.over(schema);
             columns.extend(marks(self.right_key(schema), time, true));
@@ -105,7 +106,7 @@ impl Join {
         Ok(all.filter(is_placed())?)
     }
 
-    /// Counts those of the `landed` rows that find a partner, and the rows of the source that are one.
+    /// Counts those of the `landed` rows that find a partner, and the rows of the source that are one, of `theirs` in all.
     ///
     /// # Errors
     /// As [`Walk::over`].
@@ -113,6 +114,7 @@ impl Join {
         &self,
         asof: &Asof,
         session: &SessionContext,
+        theirs: u64,
         landed: impl FnOnce() -> Result<Vec<(DataFrame, RecordSchema)>, Error>,
     ) -> Result<(u64, u64), Error> {
         let mut all = self.their_rows(asof, session, &[], &[])?;
@@ -125,7 +127,7 @@ impl Join {
         while let Some(batch) = rows.try_next().await? {
             walk.over(&batch)?;
         }
-        let lost = self.source.rows().saturating_sub(walk.placed);
+        let lost = theirs.saturating_sub(walk.placed);
         if lost > 0 {
             tracing::warn!(
                 source = %asof.rule.source, rows = lost,

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     Error,
     engine::{scalar_function::RowFunction, union::append_rows},
-    schema::landed_cells::landed,
-    source::landed_scan::read_all,
+    schema::{landed_cells::landed, landed_columns::listed},
+    source::latest_version::read_latest,
+    warnings::toml_string,
 };
 
 const LEFT: &str = "_join_left";
@@ -52,9 +53,10 @@ impl Join {
         Ok(joined.select(columns)?)
     }
 
-    /// The rows of the source that have a key: the key, and what is taken.
+    /// The rows of the source that have a key: the key, and what is taken. Of a source with a `key` of its own, the latest
+    /// versions.
     fn source_rows(&self, session: &SessionContext) -> Result<DataFrame, Error> {
-        let all = read_all(session, &self.source, |schema| {
+        let all = read_latest(session, &self.source, |schema| {
             let mut columns = vec![self.right_key(schema).alias(RIGHT)];
             columns.extend(taken_cells(&self.taken, schema)?);
             Ok(columns)
@@ -82,21 +84,38 @@ impl Join {
             let rows = batch.column(1).as_primitive::<Int64Type>().value(0);
             (text(batch, 0), rows)
         });
-        let advice = match self.matching {
-            KeyMatch::Exact | KeyMatch::Asof => "a row would be taken several times",
-            KeyMatch::Name | KeyMatch::Stem => {
-                "compare more of it with `match`, or a row would be taken several times"
-            }
-        };
         Err(Error::config(
             format!("dataset.join.{}.right", self.index),
             format!(
-                "{keys} keys appear more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {advice}: \
-                 land each key once, or join by another column",
+                "{keys} keys appear more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {}, or join by \
+                 another column",
                 self.right.as_deref().unwrap_or_default(),
-                self.name()
+                self.name(),
+                self.unique_advice()
             ),
         ))
+    }
+
+    /// Advice for keys that appear more than once.
+    fn unique_advice(&self) -> String {
+        let right = self.right.as_deref().unwrap_or_default();
+        let key: Vec<&str> = self.source.key.iter().map(String::as_str).collect();
+        match self.matching {
+            KeyMatch::Name | KeyMatch::Stem => {
+                "compare more of it with `match`, or a row would be taken several times: land each key once".to_owned()
+            }
+            KeyMatch::Exact | KeyMatch::Asof if key.is_empty() => format!(
+                "a row would be taken several times: if these rows are versions of one thing, set `key = [{}]` of source `{}`, \
+                 so that the latest version of each is read; else land each key once",
+                toml_string(right),
+                self.name()
+            ),
+            KeyMatch::Exact | KeyMatch::Asof => format!(
+                "a row would be taken several times: `key` of the source says which rows are versions of one thing ({}), and these \
+                 are not; land each key once",
+                listed(&key, "`")
+            ),
+        }
     }
 
     /// Counts those of the `landed` rows that have a partner, and the rows of the source that are one.

@@ -1,5 +1,5 @@
 use feedline_schemas::{
-    record::ColumnType::{Binary, Float64, Int64, Utf8},
+    record::ColumnType::{self, Binary, Float64, Int64, Utf8},
     report::DatasetReport,
 };
 use feedline_storage::Store;
@@ -212,6 +212,78 @@ async fn a_key_that_stands_twice_is_refused_and_shown() {
          column"
     );
     assert!(build(&pipeline("exact"), &context).await.is_ok());
+}
+
+/// Columns of the shops of source `b`, whose rows are versions of one shop each.
+const SHOPS: [(&str, ColumnType); 3] = [("id", Int64), ("file", Utf8), ("size", Int64)];
+
+#[tokio::test]
+async fn of_a_joined_source_with_a_key_the_latest_version_is_taken() {
+    let root = Store::memory();
+    rows(&root).await;
+    let shop = |i: i64, size: i64| vec![json!(i), json!(i.to_string()), json!(size)];
+    let mut zone = LandingZone::new(&root, "b", &SHOPS);
+    zone.batch(&(0..300).map(|i| shop(i, -i)).collect::<Vec<_>>())
+        .await;
+    zone.batch(&(0..300).map(|i| shop(i, i)).collect::<Vec<_>>())
+        .await;
+    let dataset = format!(
+        "{BASE}join = [{{ source = \"b\", left = \"path\", right = \"file\", match = \"stem\" }}]\n"
+    );
+    let mut config = pipeline_of(&["a", "b"], &dataset);
+    let (context, _scratch) = context(&root, 2);
+    let refused = build(&config, &context).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("300 keys appear more than once"),
+        "{refused}"
+    );
+    config.source[1].key = vec!["id".to_owned()];
+    let report = build(&config, &context).await.unwrap();
+    let join = &report.joins[0];
+    assert_eq!((join.matched, join.unmatched, join.unused), (300, 0, 0));
+    for (place, size) in found(&root).await {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let expected = place as f32;
+        assert!((size - expected).abs() < f32::EPSILON, "{place}: {size}");
+    }
+    // Other versions are other values, so another dataset.
+    config.source[1].version = Some("size".to_owned());
+    zone.batch(&[shop(3, 1)]).await;
+    build(&config, &context).await.unwrap();
+    config.source[1].version = None;
+    assert!(!build(&config, &context).await.unwrap().up_to_date);
+    let sizes = found(&root).await;
+    assert!(sizes.contains(&(3, 1.0)), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn keys_that_appear_twice_name_the_key_of_the_source_as_a_remedy() {
+    let root = Store::memory();
+    rows(&root).await;
+    let mut zone = LandingZone::new(&root, "b", &SHOPS);
+    let shop = |id: i64| vec![json!(id), json!("photos/7/7.jpg"), json!(id)];
+    zone.batch(&[shop(1), shop(2)]).await;
+    let dataset =
+        format!("{BASE}join = [{{ source = \"b\", left = \"path\", right = \"file\" }}]\n");
+    let mut config = pipeline_of(&["a", "b"], &dataset);
+    let (context, _scratch) = context(&root, 2);
+    let refused = build(&config, &context).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with(
+            "a row would be taken several times: if these rows are versions of one thing, set `key = [\"file\"]` of source `b`, \
+             so that the latest version of each is read; else land each key once, or join by another column"
+        ),
+        "{refused}"
+    );
+    config.source[1].key = vec!["id".to_owned()];
+    let refused = build(&config, &context).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with(
+            "`key` of the source says which rows are versions of one thing (`id`), and these are not; land each key once, or \
+             join by another column"
+        ),
+        "{refused}"
+    );
 }
 
 fn pipeline_of(sources: &[&str], dataset: &str) -> feedline_schemas::config::PipelineConfig {

@@ -19,7 +19,7 @@ use crate::{
     Error,
     engine::union::append_rows,
     operators::time_series::Instant,
-    source::{landed_scan::read_all, landing_zone::Landed},
+    source::{landing_zone::Landed, latest_version::read_latest},
     warnings::{self, UnmatchedRows, folded},
 };
 
@@ -159,7 +159,7 @@ impl Join {
             let rows = rows.select(vec![self.left_key(&schema).alias(LEFT)])?;
             keys = Some(append_rows(keys, rows)?);
         }
-        let theirs = read_all(session, &self.source, |schema| {
+        let theirs = read_latest(session, &self.source, |schema| {
             Ok(vec![self.right_key(schema).alias(RIGHT)])
         })?;
         let (Some(keys), Some(theirs)) = (keys, theirs) else {

@@ -153,6 +153,32 @@ async fn every_row_gets_the_newest_that_came_before_it() {
 }
 
 #[tokio::test]
+async fn superseded_versions_of_a_joined_source_are_joined_to_no_row() {
+    let root = rows().await;
+    let columns = [("n", Int64), ("id", Utf8), ("at", Utf8), ("v", Float64)];
+    let mut zone = LandingZone::new(&root, "b", &columns);
+    let reading = |n: i64, hour: &str, v: f64| vec![json!(n), json!("0"), at(hour), json!(v)];
+    zone.batch(&[reading(1, "00:10", 5.0), reading(2, "00:00", 1.0)])
+        .await;
+    // Reading 1 was moved.
+    zone.batch(&[reading(1, "05:10", 6.0)]).await;
+    let dataset = format!("{PLAIN}{}", joined(", unmatched = \"null\""));
+    let values = async |key: &[&str]| {
+        let mut config = pipeline(&dataset);
+        config.source[1].key = key.iter().map(|key| (*key).to_owned()).collect();
+        let (context, _scratch) = context(&root, 2);
+        let report = build(&config, &context).await.unwrap();
+        let rows = found(&root).await;
+        (
+            rows.iter().take(4).map(|row| row[0]).collect::<Vec<_>>(),
+            report.joins[0].unused,
+        )
+    };
+    assert_eq!(values(&[]).await, (vec![-1.0, 5.0, 5.0, 6.0], 1));
+    assert_eq!(values(&["n"]).await, (vec![-1.0, 1.0, 1.0, 6.0], 0));
+}
+
+#[tokio::test]
 async fn rows_that_nothing_came_before_are_set_aside_by_the_rule_of_the_join() {
     for (rule, rejected, filtered) in [("reject", 5, 0), ("drop", 0, 5), ("null", 0, 0)] {
         let root = both().await;
