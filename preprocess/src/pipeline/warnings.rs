@@ -49,7 +49,7 @@ const SHOWN_CELLS: usize = 6;
 
 impl Build<'_> {
     /// Returns true if the column is a feature, or the configuration names it for something else.
-    fn has_use(&self, name: &String) -> bool {
+    pub(super) fn has_use(&self, name: &String) -> bool {
         let config = &self.spec.config;
         let named = [
             &config.drop[..],

@@ -16,6 +16,7 @@ mod keys;
 mod leaks;
 mod left_out;
 mod message;
+mod mixed_types;
 pub(crate) mod precision;
 mod sizes;
 mod spelling;
@@ -39,6 +40,7 @@ pub(crate) use self::{
     leaks::{made_of_other_rows, target_leakage},
     left_out::rows_left_out,
     message::toml_string,
+    mixed_types::{MixedColumn, SourceColumnType, mixed_types},
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
     zone::{RepeatedHour, repeated_hour},

@@ -6,6 +6,7 @@ pub(super) mod extremes;
 pub(super) mod group_leak;
 pub(super) mod keys;
 pub(super) mod leakage;
+pub(super) mod mixed_types;
 pub(super) mod new_rows;
 pub(super) mod splits;
 pub(super) mod repeated_hours;

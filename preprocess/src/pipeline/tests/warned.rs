@@ -668,3 +668,37 @@ async fn integers_that_a_feature_rounds_are_reported_unless_a_step_scales_them()
         );
     }
 }
+
+#[tokio::test]
+async fn columns_that_sources_type_differently_are_a_warning_with_an_example_of_each() {
+    let root = Store::memory();
+    let row = |i: i64, day: Value, code: Value| vec![day, code, json!(i % 7), json!(i % 3)];
+    let columns = |day, code| [("day", day), ("code", code), ("n", Int64), ("y", Int64)];
+    let micros = |i: i64| json!(1_767_225_600_000_000_i64 + (i % 5) * 86_400_000_000);
+    let rows: Vec<Cells> = (0..60).map(|i| row(i, micros(i), json!(i % 9))).collect();
+    LandingZone::new(&root, "a", &columns(Timestamp, Int64))
+        .batch(&rows)
+        .await;
+    let day = |i: i64| json!(format!("2026-01-0{}", 1 + i % 5));
+    let rows = (0..60).map(|i| row(i, day(i), json!(format!("0{}", i % 9))));
+    LandingZone::new(&root, "b", &columns(Utf8, Utf8))
+        .batch(&rows.collect::<Vec<_>>())
+        .await;
+    let report = async |dataset: &str| {
+        let dataset = format!("sources = [\"a\", \"b\"]\ntarget = \"y\"\n{ALL_TRAIN}{dataset}");
+        build_with(&root, &dataset, 2).await.unwrap()
+    };
+    let found = report("").await;
+    check_warning(
+        &found,
+        "mixed_types",
+        "contract.column",
+        &[
+            "`day` (timestamps in `a`, such as `2026-01-01T00:00:00Z`; text in `b`, such as `2026-01-01`), `code` (integers in `a`, such \
+             as `0`; text in `b`, such as `00`);",
+            "`contract.column.\"day\".type = \"text\"` of source `a`",
+        ],
+    );
+    let unused = "drop = [\"day\", \"code\"]\ndedup_ignore = [\"day\", \"code\"]\n";
+    check_none(&report(unused).await, "mixed_types");
+}
