@@ -245,8 +245,8 @@ impl Build<'_> {
         // The last shards of a split are stored while the next one fills.
         let mut ended = Vec::with_capacity(3);
         let mut totals = WriteTotals::default();
-        let unseen = self.unseen_columns(fitted.transform.artefact(), &layout.layout);
-        let mut equal = EqualRows::new((!unseen.is_empty()).then(|| staged.total()));
+        let unseen = self.unseen_differences(fitted.transform.artefact(), &layout.layout);
+        let mut equal = EqualRows::new(unseen.exist().then(|| staged.total()));
         for split in Split::ALL {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let before = self.previous.counts.shards[usize::from(code(split))];

@@ -108,6 +108,9 @@ pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
     })
 }
 
+/// Code of a warning about rows of several splits that are equal to a model.
+const EQUAL_ROWS: &str = "equal_rows";
+
 /// Warns of rows of other splits that equal a training row in all features, before any step, and in the target. `equal` has those of each split and the
 /// rows looked at, of validation and test; `columns` are those in which such rows may differ.
 pub(crate) fn equal_rows(
@@ -115,8 +118,45 @@ pub(crate) fn equal_rows(
     columns: &[String],
     (is_sample, keeps_copies): (bool, bool),
 ) -> Option<Warning> {
+    let splits = equal_by_split(equal).filter(|_| !columns.is_empty())?;
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let listed_columns: Vec<String> = names.iter().map(|name| toml_string(name)).collect();
+    let of_sample = of_sample(is_sample);
+    let also = if keeps_copies {
+        " and `dataset.dedup = \"exact\"`"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{splits} equal a training row in every feature, as they landed, and in the target{of_sample}, and differ \
+         from it in columns that no model sees: {}; where these are copies under another name, figures of validation and test are too \
+         good: leave those columns out of what makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in \
+         `dataset.split.key` what copies share; where they are different observations, nothing is wrong",
+        listed(&names, "`"),
+        listed_columns.join(", ")
+    );
+    Some(warning(EQUAL_ROWS, "dataset.dedup_ignore", message))
+}
+
+/// Warns of rows of other splits that equal a training row in all features, as these are read, and in the target, and are no
+/// duplicates, since they differ in how cells are written. `equal` as of [`equal_rows`].
+pub(crate) fn equal_as_read(equal: [(u64, u64); 2], is_sample: bool) -> Option<Warning> {
+    let splits = equal_by_split(equal)?;
+    let of_sample = of_sample(is_sample);
+    let message = format!(
+        "{splits} equal a training row in every feature, as it is read, and in the target{of_sample}, and differ from it only in how \
+         their cells are written, such as in the word for a missing value or the digits of a number: duplicates are compared as \
+         they landed, so these are none, and where they are copies, figures of validation and test are too good; land such cells \
+         alike, missing ones with `csv.null_values` of the source, or name in `dataset.split.key` what copies share; where they \
+         are different observations, nothing is wrong"
+    );
+    Some(warning(EQUAL_ROWS, "dataset.split.key", message))
+}
+
+/// Equal rows of each split that has rows, or nothing if these are few.
+fn equal_by_split(equal: [(u64, u64); 2]) -> Option<String> {
     let is_much = |(equal, rows): &(u64, u64)| *equal > 1 && are_many(*equal, *rows);
-    if !equal.iter().any(is_much) || columns.is_empty() {
+    if !equal.iter().any(is_much) {
         return None;
     }
     let splits = [Split::Validation, Split::Test].into_iter().zip(equal);
@@ -126,26 +166,13 @@ pub(crate) fn equal_rows(
             format!("{equal} of {rows} {split} rows ({})", percent(equal, rows))
         })
         .collect();
-    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let listed_columns: Vec<String> = names.iter().map(|name| toml_string(name)).collect();
-    let of_sample = if is_sample {
+    Some(splits.join(" and "))
+}
+
+const fn of_sample(is_sample: bool) -> &'static str {
+    if is_sample {
         ", in a sample of the rows,"
     } else {
         ""
-    };
-    let also = if keeps_copies {
-        " and `dataset.dedup = \"exact\"`"
-    } else {
-        ""
-    };
-    let message = format!(
-        "{} equal a training row in every feature, as they landed, and in the target{of_sample}, and differ \
-         from it in columns that no model sees: {}; where these are copies under another name, figures of validation and test are too \
-         good: leave those columns out of what makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in \
-         `dataset.split.key` what copies share; where they are different observations, nothing is wrong",
-        splits.join(" and "),
-        listed(&names, "`"),
-        listed_columns.join(", ")
-    );
-    Some(warning("equal_rows", "dataset.dedup_ignore", message))
+    }
 }

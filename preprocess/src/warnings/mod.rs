@@ -28,7 +28,8 @@ pub(crate) use self::{
     cells::{TEXTS_NOT_NUMBERS, far_outside, infinite_capped, nan_missing},
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
-        EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ, left_at_landing,
+        EqualParts, are_many, duplicates_dropped, equal_as_read, equal_rows, labels_differ,
+        left_at_landing,
     },
     features::{
         NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, of_transform, why_no_feature,

@@ -1,9 +1,9 @@
 //! Rows of several splits that are equal in the target and in every feature, before any step, and
 //! differ in columns that are no features, such as an id.
 //!
-//! Duplicates are rows that are equal in all columns, so a row under another id is no duplicate,
-//! and may be in another split. Some tables have such rows without a fault, so they are counted and
-//! never dropped.
+//! Duplicates are rows that are equal in all columns as they landed, so a row under another id is no
+//! duplicate, and may be in another split. Neither is a row with another word for a missing value.
+//! Some tables have such rows without a fault, so they are counted and never dropped.
 
 use std::ops::Range;
 
@@ -12,10 +12,11 @@ use arrow::{
     datatypes::Float64Type,
 };
 use feedline_schemas::{
+    config::DedupMode,
     manifest::{Layout, Split},
     record::ColumnType,
     report::Warning,
-    transform::TransformArtefact,
+    transform::{InputKind, TransformArtefact},
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -184,18 +185,61 @@ impl<'a> InputsBeside<'a> {
     }
 }
 
+/// Differences of rows that no model sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pipeline) enum UnseenDifferences {
+    /// No difference, or rows that are not compared.
+    None,
+    /// Values of these columns.
+    Columns(Vec<String>),
+    /// Words for a missing value, and ways to write a number, in columns that a model sees.
+    Notation,
+}
+
+impl UnseenDifferences {
+    /// Returns true if rows can be equal to a model and differ.
+    pub(in crate::pipeline) fn exist(&self) -> bool {
+        *self != Self::None
+    }
+}
+
 impl Build<'_> {
-    /// Columns that make rows different and that no model sees. None where rows are no rows of numbers alone, or samples are
-    /// windows of them.
-    pub(in crate::pipeline) fn unseen_columns(
+    /// Differences of rows that no model sees. None where rows are no rows of numbers alone, or samples are windows of them.
+    pub(in crate::pipeline) fn unseen_differences(
         &self,
         artefact: &TransformArtefact,
         layout: &Layout,
-    ) -> Vec<String> {
+    ) -> UnseenDifferences {
         let is_plain = matches!(layout, Layout::Dense { .. }) && self.sequence().is_none();
         if !is_plain {
-            return Vec::new();
+            return UnseenDifferences::None;
         }
+        let columns = self.unseen_columns(artefact);
+        if !columns.is_empty() {
+            UnseenDifferences::Columns(columns)
+        } else if self.differ_in_notation(artefact) {
+            UnseenDifferences::Notation
+        } else {
+            UnseenDifferences::None
+        }
+    }
+
+    /// Returns true if duplicates are dropped, and rows may differ in how their features are written alone.
+    fn differ_in_notation(&self, artefact: &TransformArtefact) -> bool {
+        let config = &self.spec.config;
+        let is_text = |name: &str| {
+            let mut columns = self.input.columns.iter();
+            columns.any(|column| column.name == name && column.r#type == ColumnType::Utf8)
+        };
+        let mut inputs = artefact.inputs.iter();
+        let has_words = !config.null_values.is_empty() || !config.missing_values.is_empty();
+        config.dedup == DedupMode::Exact
+            && (has_words
+                || inputs.any(|input| input.kind == InputKind::Numeric && is_text(&input.name)))
+    }
+
+    /// Columns that make rows different and that no model sees.
+    fn unseen_columns(&self, artefact: &TransformArtefact) -> Vec<String> {
         let config = &self.spec.config;
         let is_seen = |name: &str| {
             let mut inputs = artefact.inputs.iter();
@@ -214,18 +258,25 @@ impl Build<'_> {
     pub(in crate::pipeline) async fn equal_rows(
         &self,
         rows: EqualRows,
-        mut columns: Vec<String>,
+        differences: UnseenDifferences,
     ) -> Result<Option<Warning>, Error> {
         if !rows.is_asked() {
             return Ok(None);
         }
         let found = tokio::task::spawn_blocking(move || rows.found()).await;
         let (equal, is_sample) = found?;
+        let mut columns = match differences {
+            UnseenDifferences::None => return Ok(None),
+            UnseenDifferences::Notation => {
+                return Ok(warnings::equal_as_read(equal, is_sample));
+            }
+            UnseenDifferences::Columns(columns) => columns,
+        };
         // Readings of series differ in these.
         if let Some(series) = &self.spec.series {
             columns.retain(|name| !series.is_time(name) && !series.entity.contains(name));
         }
-        let keeps_copies = self.spec.config.dedup == feedline_schemas::config::DedupMode::None;
+        let keeps_copies = self.spec.config.dedup == DedupMode::None;
         Ok(warnings::equal_rows(
             equal,
             &columns,

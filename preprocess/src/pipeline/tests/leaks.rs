@@ -368,6 +368,35 @@ async fn rows_that_no_column_tells_apart_but_features_are_no_copies() {
     check_none(&report, "equal_rows");
 }
 
+#[tokio::test]
+async fn rows_that_differ_in_the_word_for_a_missing_value_are_equal_rows_and_no_duplicates() {
+    let columns = [("a", Float64), ("kind", Utf8), ("y", Float64)];
+    let row = |i: u64, word: &str| {
+        let kind = match i % 2 {
+            0 => format!("k{}", i % 4),
+            _ => word.to_owned(),
+        };
+        vec![json!(noise(71, i)), json!(kind), json!(i % 3)]
+    };
+    let words = ["-", "n/a"];
+    let rows = words.iter().flat_map(|word| (0..600).map(|i| row(i, word)));
+    let root = landed(&columns, &rows.collect::<Vec<_>>()).await;
+    let dataset = "target = \"y\"\nnull_values = [\"-\", \"n/a\"]\n";
+    let report = report_of(&root, dataset).await;
+    assert_eq!((report.rows_in, report.duplicates), (1200, 300));
+    check_warning(
+        &report,
+        "equal_rows",
+        "dataset.split.key",
+        &[
+            "equal a training row in every feature, as it is read, and in the target",
+            "`csv.null_values`",
+        ],
+    );
+    // As text the words are two categories.
+    check_none(&report_of(&root, "target = \"y\"\n").await, "equal_rows");
+}
+
 const PATIENTS: [(&str, ColumnType); 4] = [
     ("x", Float64),
     ("patient", Utf8),
