@@ -11,6 +11,7 @@ use std::io::{self, Cursor};
 use feedline_readers::{
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
+    notices::Notices,
     rows::{self, Layout},
 };
 use feedline_schemas::{
@@ -106,7 +107,12 @@ fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (
         Ok(Some(parts)) => {
             survey.leave_out();
             is_from_begin = false;
-            rows::one_pass::of_reader(Box::new(Cursor::new(parts)), layout)
+            // Its lines have other numbers in the file, which is read from its beginning later.
+            let layout = Layout {
+                notices: Notices::default(),
+                ..layout.clone()
+            };
+            rows::one_pass::of_reader(Box::new(Cursor::new(parts)), &layout)
         }
         Ok(None) => rows::open::open(file, None, layout, Begin::default(), 0),
         Err(e) => Err(e.to_string()),
@@ -171,6 +177,9 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
         Some(sign) => sign.bytes().next(),
         None => Some(b'"'),
     };
+    // Quotes are counted, and escaped ones are none.
+    let may_have_lines_in_quotes =
+        |bytes: &[u8]| layout.csv.escape.is_some() || has_lines_in_quotes(bytes, quote);
     let mut lines = Vec::new();
     for number in 0..PARTS {
         let start = number * (bytes / PARTS);
@@ -178,7 +187,7 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
         let first = match number {
             // A part may split a character of a multi-byte encoding, and a quoted line end does not
             // end a record. Such files are read from the beginning.
-            0 if found.contains(&0) || has_lines_in_quotes(&found, quote) => return Ok(None),
+            0 if found.contains(&0) || may_have_lines_in_quotes(&found) => return Ok(None),
             0 => 0,
             _ => match found.iter().position(|byte| *byte == b'\n') {
                 Some(end) => end + 1,

@@ -31,6 +31,8 @@ pub struct Dialect {
     pub delimiter: u8,
     /// Quote character around fields; `None` if quotes are text.
     pub quote: Option<u8>,
+    /// Character in quoted fields that takes the next one as it is, besides a doubled quote.
+    pub escape: Option<u8>,
     /// First character of lines that are comments.
     pub comment: Option<u8>,
     /// True if the first row holds names.
@@ -51,6 +53,7 @@ pub fn check(config: &CsvConfig) -> Result<(), InvalidKey> {
     encoding(config)?;
     for (key, sign) in [
         ("csv.quote", &config.quote),
+        ("csv.escape", &config.escape),
         ("csv.comment", &config.comment),
     ] {
         let is_off = key == "csv.quote" && sign.as_deref() == Some("");
@@ -59,13 +62,18 @@ pub fn check(config: &CsvConfig) -> Result<(), InvalidKey> {
             return Err(InvalidKey::new(key, reason));
         }
     }
-    let signs = [&config.delimiter, &config.quote, &config.comment];
+    let signs = [
+        &config.delimiter,
+        &config.quote,
+        &config.escape,
+        &config.comment,
+    ];
     let signs: Vec<u8> = signs
         .iter()
         .filter_map(|sign| one(sign.as_deref()))
         .collect();
     if (1..signs.len()).any(|i| signs[..i].contains(&signs[i])) {
-        let reason = "`csv.delimiter`, `csv.quote` and `csv.comment` must be different characters";
+        let reason = "`csv.delimiter`, `csv.quote`, `csv.escape` and `csv.comment` must be different characters";
         return Err(InvalidKey::new("csv", reason));
     }
     if config.skip_rows > 1_000_000 {
@@ -172,6 +180,7 @@ pub(crate) fn open(
             None => Some(b'"'),
             quote => one(quote),
         },
+        escape: one(config.escape.as_deref()),
         comment: one(config.comment.as_deref()),
         has_header: config.header,
         columns: config.columns.clone(),
@@ -423,6 +432,7 @@ pub fn builder(dialect: &Dialect) -> csv::ReaderBuilder {
     builder
         .delimiter(dialect.delimiter)
         .comment(dialect.comment)
+        .escape(dialect.escape)
         .has_headers(false)
         .flexible(true);
     match dialect.quote {

@@ -3,6 +3,7 @@
 
 mod csv_rows;
 mod json_rows;
+mod loose_quotes;
 pub mod one_pass;
 pub mod open;
 

@@ -110,6 +110,9 @@ impl<'a> FirstLook<'a> {
         {
             (*location, preview) = found;
         }
+        if let Some(escaped) = with_escapes(location, &preview) {
+            (*location, preview) = (escaped.clone(), self.look(&escaped, pagination).await?);
+        }
         if let Some(all) = with_all_columns(location, &preview) {
             (*location, preview) = (all.clone(), self.look(&all, pagination).await?);
         }
@@ -174,6 +177,16 @@ fn token_hint(location: &Location) -> &'static str {
         true => "; `--bearer VARIABLE` sends a token",
         false => "",
     }
+}
+
+/// The location with the escape character of its quotes, if the preview found some behind a backslash.
+fn with_escapes(location: &Location, preview: &SourcePreview) -> Option<Location> {
+    let mut warnings = preview.warnings.iter();
+    let is_found = warnings.any(|warning| warning.key.as_deref() == Some("csv.escape"));
+    is_found.then(|| Location {
+        has_escapes: true,
+        ..location.clone()
+    })
 }
 
 /// The location with the number of its columns, if a contract without settings rejects its rows for

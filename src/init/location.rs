@@ -86,6 +86,8 @@ pub(crate) struct Location {
     pub(crate) number_format: NumberFormat,
     /// Encoding of CSV that is no UTF-8.
     pub(crate) encoding: Option<String>,
+    /// True if quotes in quoted fields of CSV are behind a backslash.
+    pub(crate) has_escapes: bool,
     /// Path of the list of records in a document of JSON.
     pub(crate) records: Option<String>,
     /// Column whose text `number_settings` read as numbers.
@@ -104,6 +106,12 @@ impl Location {
             decisions.push(format!(
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
             ));
+        }
+        if self.has_escapes {
+            decisions.push(
+                "quotes in the text of the file are behind a backslash, so `csv.escape` is set; without it such text is damaged"
+                    .to_owned(),
+            );
         }
         if let Some(records) = &self.records {
             decisions.push(format!(
@@ -236,6 +244,7 @@ impl Location {
             bearer: None,
             number_format: NumberFormat::Point,
             encoding: None,
+            has_escapes: false,
             records: None,
             number_column: None,
             number_settings: Vec::new(),

@@ -56,6 +56,7 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         bearer,
         number_format,
         encoding,
+        has_escapes,
         records,
         number_column,
         number_settings,
@@ -96,7 +97,8 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
     let numbers = number_format.keys().map(ToOwned::to_owned);
     let numbers = numbers.into_iter().chain(number_settings.iter().cloned());
-    let keys: Vec<String> = encoding.into_iter().chain(numbers).collect();
+    let escape = has_escapes.then(|| format!("escape = {}", quoted("\\")));
+    let keys: Vec<String> = encoding.into_iter().chain(escape).chain(numbers).collect();
     if !keys.is_empty() {
         lines.push(format!("csv = {{ {} }}", keys.join(", ")));
     }
@@ -407,6 +409,7 @@ mod tests {
                 },
                 max_columns: (content == Content::Table).then_some(3001),
                 encoding: (content == Content::Table).then(|| "latin1".to_owned()),
+                has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
             };
             for columns in [None, Some(&columns), Some(&of_texts)] {

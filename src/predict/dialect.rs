@@ -100,6 +100,7 @@ fn differing_key(one: &CsvConfig, other: &CsvConfig) -> Option<&'static str> {
         (one.columns != other.columns, "csv.columns"),
         (one.encoding != other.encoding, "csv.encoding"),
         (one.quote != other.quote, "csv.quote"),
+        (one.escape != other.escape, "csv.escape"),
         (one.comment != other.comment, "csv.comment"),
         (one.skip_rows != other.skip_rows, "csv.skip_rows"),
         (

@@ -306,6 +306,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("csv.columns", Logged(NextFile)),
     key("csv.encoding", Logged(NextFile)),
     key("csv.quote", Logged(NextFile)),
+    key("csv.escape", Logged(NextFile)),
     key("csv.comment", Logged(NextFile)),
     key("csv.skip_rows", Logged(NextFile)),
     key("csv.decimal_separator", Logged(NextFile)),

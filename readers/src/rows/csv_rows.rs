@@ -9,11 +9,12 @@ use std::{
     },
 };
 
-use super::{Layout, NextRow, Rows};
+use super::{Layout, NextRow, Rows, loose_quotes::QuoteScan};
 use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
     file_format::Kind,
+    notices::Notices,
     record::Record,
     value::{Value, shorten},
     value_view::ValueView,
@@ -31,6 +32,7 @@ struct RowLimit<R> {
     left: Arc<AtomicU64>,
     /// Last byte read, other than line ends.
     last_byte: Arc<AtomicU8>,
+    quotes: QuoteScan,
 }
 
 impl<R: Read> Read for RowLimit<R> {
@@ -47,6 +49,7 @@ impl<R: Read> Read for RowLimit<R> {
         if let Some(last) = bytes.find(|byte| !matches!(byte, b'\r' | b'\n')) {
             self.last_byte.store(*last, Ordering::Relaxed);
         }
+        self.quotes.scan(&buffer[..count]);
         Ok(count)
     }
 }
@@ -80,6 +83,10 @@ pub(crate) struct CsvRows {
     row: csv::ByteRecord,
     /// True while `row` is the first row of a file without a header and has not been returned yet.
     is_ahead: bool,
+    name: String,
+    notices: Notices,
+    /// True if text behind a closing quote was reported.
+    has_noted_quote: bool,
 }
 
 impl CsvRows {
@@ -108,6 +115,7 @@ impl CsvRows {
             inner: reader,
             left: Arc::clone(&left),
             last_byte: Arc::clone(&last_byte),
+            quotes: QuoteScan::new(&dialect),
         });
         let mut row = csv::ByteRecord::new();
         let is_any = reader
@@ -135,6 +143,9 @@ impl CsvRows {
             is_ahead: is_any && !dialect.has_header,
             dialect,
             row,
+            name: name.clone(),
+            notices: notices.clone(),
+            has_noted_quote: false,
         })
     }
 
@@ -157,6 +168,7 @@ impl CsvRows {
             inner: first_byte_alone(rest)?,
             left: Arc::clone(&self.left),
             last_byte: Arc::clone(&self.last_byte),
+            quotes: QuoteScan::new(&self.dialect),
         });
         Ok(())
     }
@@ -260,6 +272,7 @@ impl CsvRows {
         self.line = line;
         self.open_quote = is_open.then_some(line);
         let byte = place.map_or(0, csv::Position::byte);
+        self.note_loose_quote();
         Ok(Some(self.check_row().map_err(|(reason, detail)| {
             let byte = self.dialect.base_byte.map(|base| base + byte);
             let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
@@ -269,6 +282,39 @@ impl CsvRows {
                 detail: format!("line {line}{}: {detail}", byte.unwrap_or_default()),
             }
         })))
+    }
+}
+
+impl CsvRows {
+    /// Reports the row if it has text behind a closing quote, once.
+    fn note_loose_quote(&mut self) {
+        let found = self.reader.get_ref().quotes.found();
+        let is_read = self.reader.position().byte();
+        let Some(found) = found.filter(|found| found.byte < is_read && !self.has_noted_quote)
+        else {
+            return;
+        };
+        let place = format!("the row in line {} of `{}`", self.line, self.name);
+        let example = shorten(&found.example, 60);
+        let (key, message) = match found.has_backslash {
+            true => (
+                "csv.escape",
+                format!(
+                    "{place} has a backslash before a quote, `{example}`: without `csv.escape` that quote ends the field, and the text \
+                     behind it is joined to it; set `csv.escape = \"\\\\\"`"
+                ),
+            ),
+            false => (
+                "csv.quote",
+                format!(
+                    "{place} has text behind the closing quote of a field, `{example}`: it is joined to the field and the quote is \
+                     dropped; write quotes inside of quoted fields twice, set `csv.escape` to the character before them, or set \
+                     `csv.quote = \"\"` if quotes are text"
+                ),
+            ),
+        };
+        self.notices.push("csv_quotes", key, message);
+        self.has_noted_quote = true;
     }
 }
 

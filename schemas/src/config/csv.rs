@@ -29,6 +29,11 @@ pub struct CsvConfig {
     /// it is empty, no field is quoted and quotes are text. Default `"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
+    /// Escape character in quoted fields, one ASCII character such as `"\\"` for the files of Spark and
+    /// MySQL: the character behind it is taken as it is, so `\"` is a quote in the text. Default: none,
+    /// so quotes in quoted fields are doubled; a warning (`csv_quotes`) names a file that does otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escape: Option<String>,
     /// First character of comment lines, which are skipped: one ASCII character such as `#`.
     /// Default: no comment lines.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +98,7 @@ impl Default for CsvConfig {
             columns: Vec::new(),
             encoding: None,
             quote: None,
+            escape: None,
             comment: None,
             skip_rows: 0,
             null_values: Vec::new(),

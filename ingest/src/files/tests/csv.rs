@@ -263,3 +263,24 @@ async fn lines_before_the_header_comments_and_quotes_are_read_as_configured() {
     );
     assert!(refuses(|c| c.csv.skip_rows = 1_000_001).starts_with("`csv.skip_rows`"));
 }
+
+#[tokio::test]
+async fn text_behind_a_closing_quote_is_a_warning_and_backslashes_can_be_escapes() {
+    let text = b"id,a\n0,plain\n1,\"say \\\"hi\\\", x\"\n2,\"say \\\"ho\\\"\"\n";
+    let folder = Folder::new(&[("a.csv", text)]);
+    let mut config = folder.source("a.csv");
+    assert_eq!(told(&config).await, one("csv_quotes", "csv.escape"));
+    config.csv.escape = Some("\\".into());
+    let expected = [
+        r#"{"a":"plain","id":"0"}"#,
+        r#"{"a":"say \"hi\", x","id":"1"}"#,
+        r#"{"a":"say \"ho\"","id":"2"}"#,
+    ];
+    assert_eq!(records(&config).await, expected);
+    assert_eq!(told(&config).await, []);
+    let folder = Folder::new(&[("a.csv", b"id,a\n0,\"Keep \"in touch\" x\"\n")]);
+    let mut config = folder.source("a.csv");
+    assert_eq!(told(&config).await, one("csv_quotes", "csv.quote"));
+    config.csv.quote = Some(String::new());
+    assert_eq!(told(&config).await, []);
+}
