@@ -1,5 +1,7 @@
 //! Report of a run or of `status` about a source.
 
+use std::collections::BTreeMap;
+
 use arrow::array::{Array, AsArray};
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position},
@@ -11,7 +13,7 @@ use feedline_storage::Store;
 
 use crate::{
     backfill::slices_report,
-    batch::rejects::{self, describe},
+    batch::rejects::{self, describe, keys_of},
     error::Error,
     held_warnings::holding,
     landed_file, plain_secrets,
@@ -60,6 +62,7 @@ pub(crate) async fn source_report(
         children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,
+        reject_keys: reject_keys(totals.rejected_by_reason.keys()),
         rejected_by_reason: totals.rejected_by_reason,
         reject_sample: sample,
         skipped: totals.skipped,
@@ -89,6 +92,15 @@ pub(crate) async fn source_report(
         delta: Vec::new(),
         error: None,
     }
+}
+
+/// Configuration keys of those of the `reasons` that have some.
+fn reject_keys<'a>(reasons: impl Iterator<Item = &'a String>) -> BTreeMap<String, Vec<String>> {
+    let keys = reasons.map(|reason| {
+        let keys = keys_of(reason).iter().map(|key| (*key).to_owned());
+        (reason.clone(), keys.collect::<Vec<_>>())
+    });
+    keys.filter(|(_, keys)| !keys.is_empty()).collect()
 }
 
 /// Warns of dropped duplicates if they exceed one record in a hundred and no setting explains them

@@ -20,7 +20,7 @@ use super::{
     delta::write_tables,
     text::{
         Text, counted, counted_as, grouped, grouped_as, line, shortened, write_rejects,
-        write_warnings,
+        write_rejects_with_keys, write_warnings,
     },
 };
 
@@ -425,8 +425,9 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     for (kind, paths) in &source.decisions {
         write_decisions(kind, paths, out)?;
     }
-    write_rejects(
+    write_rejects_with_keys(
         &source.rejected_by_reason,
+        &source.reject_keys,
         source.reject_sample.as_deref(),
         out,
     )
@@ -634,5 +635,33 @@ mod tests {
         ] {
             assert!(out.contains(part), "{part} in {out}");
         }
+    }
+
+    #[test]
+    fn rejected_records_are_reported_with_the_keys_that_change_it() {
+        let keys = ["contract.types", "contract.column.<name>.type"];
+        let source = SourceReport {
+            rejected_by_reason: [("type_conflict".into(), 50), ("not_an_object".into(), 2)].into(),
+            reject_keys: [("type_conflict".into(), keys.map(str::to_owned).to_vec())].into(),
+            ..SourceReport::default()
+        };
+        let mut out = String::new();
+        write_source(&source, &mut out).unwrap();
+        let lines: Vec<&str> = out
+            .lines()
+            .filter(|line| line.contains("rejected"))
+            .collect();
+        let ends = [
+            "rejected       2 not_an_object",
+            "rejected       50 type_conflict; see `contract.types` or `contract.column.<name>.type`",
+        ];
+        let lines = &lines[lines.len() - 2..];
+        assert!(
+            lines
+                .iter()
+                .zip(ends)
+                .all(|(line, end)| line.ends_with(end)),
+            "{lines:?}"
+        );
     }
 }

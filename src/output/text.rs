@@ -20,7 +20,17 @@ pub(crate) fn write_rejects(
     sample: Option<&str>,
     out: &mut String,
 ) -> fmt::Result {
-    write_reasons("  rejected", reasons, sample, out)
+    write_rejects_with_keys(reasons, &BTreeMap::new(), sample, out)
+}
+
+/// The same, each reason with the configuration keys that change it.
+pub(super) fn write_rejects_with_keys(
+    reasons: &BTreeMap<String, u64>,
+    keys: &BTreeMap<String, Vec<String>>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
+    write_reasons_with_keys("  rejected", reasons, keys, sample, out)
 }
 
 /// Writes a line for each reason; `sample`, which names its own reason, after that one.
@@ -30,8 +40,21 @@ pub(super) fn write_reasons(
     sample: Option<&str>,
     out: &mut String,
 ) -> fmt::Result {
+    write_reasons_with_keys(name, reasons, &BTreeMap::new(), sample, out)
+}
+
+fn write_reasons_with_keys(
+    name: &str,
+    reasons: &BTreeMap<String, u64>,
+    keys: &BTreeMap<String, Vec<String>>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
     for (reason, count) in reasons {
-        line(out, name, format!("{} {reason}", grouped(*count)))?;
+        let keys = keys.get(reason).map_or_else(String::new, |keys| {
+            format!("; see `{}`", keys.join("` or `"))
+        });
+        line(out, name, format!("{} {reason}{keys}", grouped(*count)))?;
         if let Some(sample) = sample.filter(|sample| reason_of(sample).as_ref() == Some(reason)) {
             line(out, "  for example", shortened(sample))?;
         }

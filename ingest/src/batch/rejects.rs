@@ -88,6 +88,18 @@ pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
     }
 }
 
+/// Configuration keys that decide which records are rejected for `reason`; none where no key does.
+pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
+    match reason {
+        "type_conflict" => &["contract.types", "contract.column.<name>.type"],
+        "missing_value" => &["contract.nulls", "contract.required"],
+        "unknown_column" => &["contract.columns"],
+        TOO_MANY_COLUMNS => &["contract.max_columns"],
+        "invalid_utf8" => &["csv.encoding"],
+        _ => &[],
+    }
+}
+
 /// Error of a run that a rejection stops.
 pub(super) fn frozen(source: &str, key: &'static str, rejection: Rejection, record: &str) -> Error {
     Error::Frozen {
@@ -167,6 +179,16 @@ mod tests {
         assert_eq!(wide, "`too_many_columns`: 3001 columns");
         let conflict = describe("type_conflict", "column `c0`", record);
         assert_eq!(conflict, r#"`type_conflict`: column `c0`: {"c0":1}"#);
+    }
+
+    #[test]
+    fn a_reason_has_the_keys_that_change_it() {
+        assert_eq!(
+            keys_of("type_conflict"),
+            ["contract.types", "contract.column.<name>.type"]
+        );
+        assert_eq!(keys_of(TOO_MANY_COLUMNS), ["contract.max_columns"]);
+        assert!(keys_of("not_an_object").is_empty());
     }
 
     #[test]

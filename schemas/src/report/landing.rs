@@ -64,6 +64,9 @@ pub struct SourceReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One rejected record and why.
     pub reject_sample: Option<String>,
+    /// Configuration keys that decide which records are rejected, for each reason that has such keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reject_keys: BTreeMap<String, Vec<String>>,
     /// Pages that gave no record for a reason that is no failure, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
