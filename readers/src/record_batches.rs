@@ -56,7 +56,7 @@ enum ColumnCells {
     Fields {
         nulls: Option<NullBuffer>,
         names: Vec<String>,
-        cells: Vec<ColumnCells>,
+        cells: Vec<Self>,
     },
 }
 
