@@ -108,6 +108,32 @@ fn a_check_fails_where_the_contract_would_reject_too_many_rows() {
 }
 
 #[test]
+fn quotes_behind_a_backslash_are_a_warning_and_init_sets_their_escape() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..30)
+        .map(|i| format!("{i},\"say \\\"hi\\\", x\",{}\n", i % 9))
+        .collect();
+    fs::write(folder.join("t.csv"), format!("n,said,y\n{rows}")).unwrap();
+    write_pipeline(folder, "t.csv", "contract.max_reject_fraction = 1.0\n");
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+    let warnings = checked["sources"][0]["warnings"].as_array().unwrap();
+    let found = warnings.iter().find(|w| w["code"] == "csv_quotes").unwrap();
+    assert_eq!(found["key"], "csv.escape");
+    let message = found["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("the row in line 2 of `t.csv` has a backslash before a quote"),
+        "{message}"
+    );
+    run(folder, &["init", "t.csv", "--to", "q.toml"]).expect(0);
+    let seen = run(folder, &["preview", "q.toml", "--json"])
+        .expect(0)
+        .json();
+    let samples = &seen["sources"][0]["columns"][1]["samples"];
+    assert_eq!(samples, &serde_json::json!(["say \"hi\", x"]));
+}
+
+#[test]
 fn text_of_another_encoding_is_named_with_its_key_and_set_by_init() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
