@@ -370,6 +370,26 @@ async fn a_time_that_is_numbers_on_one_side_and_text_on_the_other_asks_for_both_
 }
 
 #[tokio::test]
+async fn a_zone_of_timestamps_names_the_type_with_which_it_applies() {
+    let root = rows().await;
+    let columns = [("id", Int64), ("at", Timestamp), ("v", Float64)];
+    LandingZone::new(&root, "b", &columns)
+        .batch(&[vec![json!(0), json!(0), json!(1.0)]])
+        .await;
+    let join = "join = [{ source = \"b\", left = \"who\", right = \"id\", match = \"asof\", time = { column = \"at\" }, \
+                right_time = { column = \"at\", zone = \"Europe/Berlin\" } }]\n";
+    let refused = failure(&root, join).await;
+    assert!(
+        refused.starts_with("`dataset.join.0.right_time.zone`: column `at` holds no text"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("`contract.column.\"at\".type = \"text\"`"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn wrong_settings_are_named() {
     let root = both().await;
     let check = async |keys: &str, message: &str| {
