@@ -141,7 +141,7 @@ pub(crate) async fn find_warnings(
 }
 
 impl Join {
-    /// Columns by which a row of the source is found: that of the rows, and that of the source.
+    /// Key columns, or times without a key: that of the rows, and that of the source.
     fn columns_compared(&self) -> [&str; 2] {
         let time = self.asof.as_ref().map(|asof| &asof.time.column);
         let left = self.left.as_ref().or(time).map_or("", String::as_str);

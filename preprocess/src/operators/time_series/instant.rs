@@ -42,7 +42,7 @@ pub(crate) struct Instant {
     pub(crate) is_later: bool,
 }
 
-/// Columns of local times, of which those in the hour that clocks repeat name two instants.
+/// Columns of local times; a time in the hour that clocks repeat names two instants.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalTimes<'a> {
     pub(crate) instant: &'a Instant,
