@@ -35,6 +35,15 @@ impl Text for TrainReport {
                 self.best_epoch
             ),
         )?;
+        if let Some(stop) = &self.stopped_early {
+            let text = format!(
+                "{} of {} epochs: the validation loss did not improve for {} (`train.patience`)",
+                self.epochs,
+                stop.planned_epochs,
+                counted(stop.patience.into(), "epoch")
+            );
+            line(out, "stopped early", text)?;
+        }
         if let Some(counts) = &self.muon {
             let text = format!(
                 "Muon updates {} parameters in {}, AdamW the other {}",

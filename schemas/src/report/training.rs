@@ -25,6 +25,15 @@ pub struct MuonParameters {
     pub adamw: u64,
 }
 
+/// End of a training whose validation loss did not improve for `train.patience` epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlyStop {
+    /// Epochs that it would have had (`train.epochs`).
+    pub planned_epochs: u64,
+    /// Epochs without a lower validation loss after which it stopped (`train.patience`).
+    pub patience: u32,
+}
+
 /// Report of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrainReport {
@@ -38,6 +47,9 @@ pub struct TrainReport {
     pub seed: u64,
     /// Epochs finished.
     pub epochs: u64,
+    /// Reason why training stopped before its last epoch; absent where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_early: Option<EarlyStop>,
     /// Epoch whose weights were kept, from 1.
     pub best_epoch: u64,
     /// Trainable parameters.

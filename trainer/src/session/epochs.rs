@@ -6,7 +6,7 @@ use feedline_schemas::{
     ids::Step,
     loader_state::LoaderState,
     manifest::Split,
-    report::TrainReport,
+    report::{EarlyStop, TrainReport},
 };
 
 use super::{TrainSession, step::BatchOutcome, warning_of};
@@ -73,6 +73,10 @@ impl<D: Data> TrainSession<'_, D> {
             resumed_at: (begun > 0).then_some(begun),
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
+            stopped_early: (self.position.epoch.get() < config.epochs).then_some(EarlyStop {
+                planned_epochs: config.epochs,
+                patience: config.patience,
+            }),
             best_epoch: best_epoch.number(),
             parameters: self.engine.model().layout().trained_len() as u64,
             muon: (config.optimizer.r#type == OptimizerKind::Muon)

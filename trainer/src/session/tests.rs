@@ -14,7 +14,7 @@ use feedline_schemas::{
         NormKind, OptimizerKind, ParameterGroup, Precision, ScheduleKind, TrainConfig,
     },
     manifest::Split,
-    report::TrainReport,
+    report::{EarlyStop, TrainReport},
 };
 use feedline_storage::Store;
 
@@ -163,6 +163,23 @@ fn a_run_stopped_again_and_again_equals_one_never_stopped() {
         .chain([Fault::DieAt(2), Fault::StopAt(1)])
         .collect();
     check_resumed(&config, regression, &faults);
+}
+
+#[test]
+fn a_run_that_patience_ends_says_so() {
+    let mut config = config();
+    // A rate that moves no weight, so no epoch is better than the first.
+    (config.learning_rate, config.epochs, config.patience) = (1e-30, 9, 2);
+    let (_, report) = undisturbed(&config, &regression(64));
+    let stop = EarlyStop {
+        planned_epochs: 9,
+        patience: 2,
+    };
+    assert_eq!((report.epochs, report.best_epoch), (3, 1));
+    assert_eq!(report.stopped_early, Some(stop));
+    config.patience = 0;
+    let (_, report) = undisturbed(&config, &regression(64));
+    assert_eq!((report.epochs, report.stopped_early), (9, None));
 }
 
 #[test]
