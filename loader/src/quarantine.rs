@@ -23,6 +23,8 @@ pub struct Quarantined {
     pub block: u32,
     /// Row in the block; none for the whole block.
     pub row: Option<u32>,
+    /// Samples of it: 1, or the rows of the block.
+    pub samples: u64,
     /// Reason of the quarantine.
     pub reason: String,
 }
@@ -170,6 +172,7 @@ impl Quarantine {
             shard: block_table.path(block_table.file_number(block)),
             block: block_table.number(block),
             row,
+            samples: row.map_or_else(|| u64::from(block_table.rows(block)), |_| 1),
             reason,
         }
     }

@@ -93,6 +93,9 @@ pub struct RunRecord {
     /// Samples that each dataset of a mixture gave, once the run has finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixture: Vec<MixedSource>,
+    /// Samples that cannot be used, once the run has finished; see the report of training.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: u64,
     /// Metrics on the test split, once the run has finished.
     #[serde(default)]
     pub test: BTreeMap<String, f64>,
@@ -104,6 +107,10 @@ pub struct RunRecord {
     pub diagnostics: Option<Diagnostics>,
 }
 versioned!(RunRecord, RUN);
+
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
 
 /// A checkpoint of another run that a run began with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

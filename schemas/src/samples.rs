@@ -510,6 +510,7 @@ fn run() -> RunRecord {
             mixed: false,
         }),
         mixture: Vec::new(),
+        quarantined: 0,
         test: BTreeMap::from([("rmse".to_owned(), 2.0)]),
         baseline: BTreeMap::from([("rmse".to_owned(), 5.0)]),
         diagnostics: None,

@@ -5,14 +5,18 @@
 //! and splits. The model then reads it like an evaluation split, so pixels are processed as in the
 //! pipeline's own dataset.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use anyhow::Context as _;
 use feedline_preprocess::{Fault, LandedPlace, LandedRows, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
         ContractConfig, DatasetConfig, DedupMode, FileFormat, Fraction, ImageDuplicates,
-        PipelineConfig, ShardConfig, SourceConfig, SplitConfig,
+        PipelineConfig, ShardConfig, SourceConfig, SplitConfig, StoredImageConfig,
     },
     ids::Origin,
     report::PredictReport,
@@ -39,6 +43,9 @@ const ALL_BUT_ONE: f64 = 1.0 - 1e-9;
 
 /// Reason of a file that the build rejects.
 const ROW_REJECTED: &str = "row_rejected";
+
+/// Reason of a file that the build accepted and the loader cannot decode.
+const UNREADABLE: &str = "image_unreadable";
 
 /// Pipeline that lands `place`, a folder or a file, and builds a dataset from it, both below
 /// `folder`.
@@ -136,19 +143,21 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
         Some(FileFormat::Image) => own.as_ref().map(|_| IMAGE.to_owned()),
         _ => own.clone(),
     };
-    let mut image = dataset.image.clone();
-    if let Some(image) = &mut image {
-        image.duplicates = ImageDuplicates::Bytes;
-        image.embeddings = None;
-        image.embedding_cosine = None;
-        image.boxes = None;
-        image.boxes_on = None;
-    }
+    // Without `[dataset.image]` files are stored undecoded, and the loader gives a neighbour in the place of one that it
+    // cannot decode.
+    let image = StoredImageConfig {
+        duplicates: ImageDuplicates::Bytes,
+        embeddings: None,
+        embedding_cosine: None,
+        boxes: None,
+        boxes_on: None,
+        ..dataset.image.clone().unwrap_or_default()
+    };
     DatasetConfig {
         kind: dataset.kind,
         content: column(&dataset.content),
         image_column: column(&dataset.image_column),
-        image,
+        image: Some(image),
         dedup: DedupMode::None,
         split: SplitConfig {
             train: 1.0,
@@ -217,9 +226,7 @@ impl LandedImages {
         let mut rows = Rows::new(first, &images.predicted);
         for (i, origin) in images.origins.iter().enumerate() {
             let place = place_of(*origin);
-            let later = self.rejected.split_off(&place);
-            for (place, row) in std::mem::replace(&mut self.rejected, later) {
-                let path = self.paths.remove(&place).flatten();
+            for (path, row) in self.take_bad_before(Some(place)) {
                 rows.add_rejected(path, row);
             }
             let path = self.paths.remove(&place).flatten();
@@ -228,15 +235,51 @@ impl LandedImages {
         rows.given
     }
 
-    /// Returns the rejected rows after all others.
+    /// Returns the rows without a prediction after all others.
     fn rest(&mut self, answers: &Answers, first: u64) -> Given {
         let none = answers.predicted.clone();
         let mut rows = Rows::new(first, &none.unwrap_or(Predicted::Numbers(Vec::new())));
-        for (place, row) in std::mem::take(&mut self.rejected) {
-            let path = self.paths.remove(&place).flatten();
+        for (path, row) in self.take_bad_before(None) {
             rows.add_rejected(path, row);
         }
         rows.given
+    }
+
+    /// Takes the rows before a place, or all, which have no prediction: those that the build rejected, and those that the
+    /// model was not given.
+    fn take_bad_before(
+        &mut self,
+        place: Option<LandedPlace>,
+    ) -> Vec<(Option<String>, RejectedRow)> {
+        let mut rejected = take_before(&mut self.rejected, place);
+        let mut paths = take_before(&mut self.paths, place);
+        let places: BTreeSet<_> = rejected.keys().chain(paths.keys()).copied().collect();
+        let places = places.into_iter();
+        let found = places.map(|place| {
+            let row = rejected.remove(&place);
+            let row = row.unwrap_or_else(|| unreadable(place));
+            (paths.remove(&place).flatten(), row)
+        });
+        found.collect()
+    }
+}
+
+/// Takes the entries before a place, or all.
+fn take_before<V>(
+    from: &mut BTreeMap<LandedPlace, V>,
+    place: Option<LandedPlace>,
+) -> BTreeMap<LandedPlace, V> {
+    let later = place.map(|place| from.split_off(&place));
+    std::mem::replace(from, later.unwrap_or_default())
+}
+
+fn unreadable((sequence, row): LandedPlace) -> RejectedRow {
+    RejectedRow {
+        sequence,
+        row,
+        reason: UNREADABLE.to_owned(),
+        column: String::new(),
+        value: "the loader cannot decode it; the log says why".to_owned(),
     }
 }
 
@@ -349,6 +392,43 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_that_the_model_was_not_given_keeps_its_place_and_is_named() {
+        let path = |row: u64| ((0, row), Some(format!("{row}.jpg")));
+        let mut landed = LandedImages {
+            paths: (0..4).map(path).collect(),
+            rejected: BTreeMap::from([((0, 3), unreadable((0, 3)))]),
+            dataset: None,
+        };
+        let origin = |row| Origin::from_packed(row);
+        let images = PredictedImages {
+            origins: vec![origin(0), origin(2)],
+            predicted: Predicted::Numbers(vec![0.25, 0.5]),
+        };
+        let given = landed.given(&images, 7);
+        let paths: Vec<_> = given.kept[0].iter().flatten().collect();
+        assert_eq!(paths, ["0.jpg", "1.jpg", "2.jpg"]);
+        let Some(Predicted::Numbers(numbers)) = &given.predicted else {
+            panic!("{:?}", given.predicted)
+        };
+        assert!(numbers[1].is_nan());
+        assert_eq!((numbers[0], numbers[2]), (0.25, 0.5));
+        let faults: Vec<_> = given
+            .bad
+            .iter()
+            .map(|(at, f)| (*at, f.detail.as_str()))
+            .collect();
+        assert!(
+            matches!(faults[..], [(1, detail)] if detail.starts_with("`1.jpg`: `image_unreadable`")),
+            "{faults:?}"
+        );
+        let rest = landed.take_bad_before(None);
+        assert!(
+            matches!(&rest[..], [(Some(path), _)] if path == "3.jpg"),
+            "{rest:?}"
+        );
+    }
 
     #[test]
     fn the_path_of_an_image_in_an_object_is_beside_its_bytes() {

@@ -8,6 +8,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use flate2::{Compression, Crc, write::ZlibEncoder};
+
 use crate::support::{pipeline, python, run, shared_data};
 
 /// Copies the images of a shared folder. False where it is absent.
@@ -233,6 +235,122 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
     let other = ["predict", file, "album", "--set", "dataset.image.size=9"];
     let refused = run(folder, &other).expect(2).stderr;
     assert!(refused.contains("`dataset`"), "{refused}");
+}
+
+/// The image of [`ppm`] as a PNG.
+fn png(i: u32) -> Vec<u8> {
+    let rows = ppm(i).split_off(b"P6\n12 12\n255\n".len());
+    let mut pixels = ZlibEncoder::new(Vec::new(), Compression::fast());
+    for row in rows.chunks(3 * 12) {
+        pixels.write_all(&[0]).unwrap();
+        pixels.write_all(row).unwrap();
+    }
+    let mut header = [12_u32.to_be_bytes(), 12_u32.to_be_bytes()].concat();
+    header.extend([8, 2, 0, 0, 0]);
+    let pixels = pixels.finish().unwrap();
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, content) in [
+        (b"IHDR", &header),
+        (b"IDAT", &pixels),
+        (b"IEND", &Vec::new()),
+    ] {
+        let mut crc = Crc::new();
+        crc.update(name);
+        crc.update(content);
+        file.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
+        file.extend(name);
+        file.extend(content);
+        file.extend(crc.sum().to_be_bytes());
+    }
+    file
+}
+
+/// Without `[dataset.image]` files are stored as they landed, so the loader is the first to decode them.
+#[test]
+fn an_image_that_cannot_be_decoded_is_in_no_metric_and_has_no_prediction_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for class in ["red", "blue"] {
+        fs::create_dir_all(folder.join("album").join(class)).unwrap();
+    }
+    for i in 0..90 {
+        let class = ["red", "blue"][usize::from(i % 2 == 1)];
+        let mut file = png(i);
+        let is_broken = i % 15 == 7;
+        file.truncate(file.len() - usize::from(is_broken) * 99);
+        let name = if is_broken { "broken-" } else { "" };
+        fs::write(folder.join(format!("album/{class}/{name}{i}.png")), file).unwrap();
+    }
+    let text = "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"image\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"images\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         split = { train = 0.6, validation = 0.2, test = 0.2 }\n\
+         [train]\nmodel = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 16\nepochs = 2\n\
+         learning_rate = 0.01\nimages = { height = 8, width = 8 }\nloader = { max_bad_fraction = 0.5 }\n";
+    let file = pipeline(folder, text);
+    let report = run(folder, &["run", file, "--json"]).expect(0).json();
+    let train = &report["train"];
+    assert_eq!(train["quarantined"], 6, "{train}");
+    let warnings = train["warnings"].as_array().unwrap().iter();
+    let said: Vec<_> = warnings
+        .filter(|w| w["code"] == "unusable_samples")
+        .collect();
+    assert!(!said.is_empty(), "{train}");
+    assert!(
+        said.iter()
+            .all(|w| w["key"] == "train.loader.max_bad_fraction")
+    );
+    let mut keys = BTreeSet::new();
+    let (mut rows, mut quarantined) = (0, 0);
+    for split in ["train", "validation", "test"] {
+        let out = format!("{split}.ndjson");
+        let eval = [
+            "eval",
+            file,
+            "--split",
+            split,
+            "--predictions",
+            &out,
+            "--json",
+        ];
+        let measured = run(folder, &eval).expect(0).json();
+        rows += measured["rows"].as_u64().unwrap();
+        quarantined += measured["quarantined"].as_u64().unwrap_or(0);
+        for line in fs::read_to_string(folder.join(&out)).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(
+                keys.insert(line["key"].as_str().unwrap().to_owned()),
+                "{line}"
+            );
+        }
+    }
+    assert_eq!((rows, quarantined, keys.len()), (84, 6, 84));
+    let predict = ["predict", file, "album", "--to", "all.ndjson", "--json"];
+    let report = run(folder, &predict).expect(0).json();
+    assert_eq!(
+        (&report["rows"], &report["rejected"]),
+        (&90.into(), &6.into()),
+        "{report}"
+    );
+    let lines = fs::read_to_string(folder.join("all.ndjson")).unwrap();
+    for (row, line) in lines.lines().enumerate() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let path = line["path"].as_str().unwrap();
+        assert_eq!(line["row"], row);
+        assert_eq!(
+            path.contains("broken"),
+            line["error"] == "row_rejected",
+            "{line}"
+        );
+        if path.contains("broken") {
+            let detail = line["detail"].as_str().unwrap();
+            assert!(detail.starts_with(&format!("`{path}`: `image_")), "{line}");
+            assert!(line["prediction"].is_null(), "{line}");
+        }
+    }
+    // Few images are no other case.
+    let few = run(folder, &["predict", file, "album/blue/broken-7.png"]).expect(1);
+    assert!(few.stdout.contains("image_"), "{few:?}");
 }
 
 #[test]

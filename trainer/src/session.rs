@@ -12,6 +12,7 @@ pub(crate) mod loss_guard;
 mod measure;
 mod on_device;
 pub(crate) mod opened_dataset;
+mod own_rows;
 mod placement;
 pub(crate) mod prolong;
 pub(crate) mod run_context;
@@ -33,7 +34,10 @@ use feedline_schemas::{
 pub(crate) use self::device_feed::DeviceFeed;
 #[cfg(test)]
 use self::measure::evaluate;
-pub(crate) use self::measure::{MeasuredBatch, evaluate_each};
+pub(crate) use self::{
+    measure::{MeasuredBatch, evaluate_each},
+    own_rows::OwnRows,
+};
 use self::{placement::stays_on_device, saves::Saving, sharing::Sharing};
 use crate::{
     checkpoint::{Checkpoints, Numbers, Saver, run_folder::RunFolder},

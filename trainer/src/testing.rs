@@ -526,6 +526,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         }),
         images: None,
         mixture: Vec::new(),
+        quarantined: 0,
         test: metrics(2.0),
         baseline: metrics(5.0),
         diagnostics: None,

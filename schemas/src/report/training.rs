@@ -97,6 +97,10 @@ pub struct TrainReport {
     /// Times that the weights went back, since the loss had diverged.
     #[serde(default)]
     pub rollbacks: u64,
+    /// Samples that cannot be used, such as images that cannot be decoded: another was trained on in the place of each, and no metric counts
+    /// them. Counted since the training began or resumed. `train.loader.max_bad_fraction` limits their number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: u64,
     /// Treatment of images; absent where the dataset has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<ImagesReport>,
@@ -121,6 +125,10 @@ pub struct TrainReport {
     /// Reason why `--resume` found no checkpoint to continue from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_over: Option<String>,
+}
+
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The run whose model a command used.
@@ -239,8 +247,12 @@ pub struct MixedSource {
 pub struct EvalReport {
     /// Split.
     pub split: String,
-    /// Rows.
+    /// Rows that were measured.
     pub rows: u64,
+    /// Rows of the split that cannot be used, such as images that cannot be decoded: no metric and no prediction counts them.
+    /// `train.loader.max_bad_fraction` limits their number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: u64,
     /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,

@@ -22,6 +22,7 @@ use crate::{
     config::loader_keys::in_section,
     data::{
         images, mixture,
+        quarantine::UnusableSamples,
         samples::{Batches, Data, ModelInputs, RankBatch, Samples, Targets},
     },
     device,
@@ -288,6 +289,13 @@ impl Loaders {
         Some(Warning::new("little_locked_memory", message).with_key("train.loader.slabs"))
     }
 
+    /// Samples that cannot be used, as far as this rank found them.
+    pub(crate) fn unusable(&self) -> UnusableSamples {
+        let of_splits = self.by_split.iter();
+        let of_splits = of_splits.map(|(split, loader)| UnusableSamples::of(*split, loader));
+        of_splits.fold(UnusableSamples::default(), UnusableSamples::and)
+    }
+
     /// Page-locks the memory of all batches, so that a device copies from it directly.
     #[cfg(feature = "cuda")]
     pub(crate) fn lock_batches(&self, lock: &Arc<dyn feedline_loader::device::HostLock>) {
@@ -356,6 +364,11 @@ impl Data for Loaders {
         Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))
     }
 
+    fn quarantined(&self) -> u64 {
+        let loaders = self.by_split.values();
+        loaders.map(|loader| loader.metrics().quarantined).sum()
+    }
+
     fn given(&self, state: &LoaderState) -> Vec<MixedSource> {
         let mixture = self.mixture.as_ref();
         mixture::given(self.of(Split::Train), mixture, &self.dataset_url, state)
@@ -409,6 +422,10 @@ impl RankBatch for Loaded {
 
     fn origins(&self) -> &[u64] {
         self.batch.origins()
+    }
+
+    fn substituted(&self) -> Vec<usize> {
+        self.batch.substituted().collect()
     }
 
     fn state(&self) -> &LoaderState {

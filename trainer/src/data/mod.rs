@@ -3,6 +3,7 @@
 pub(crate) mod images;
 pub(crate) mod loaders;
 pub(crate) mod mixture;
+pub(crate) mod quarantine;
 pub(crate) mod samples;
 pub(crate) mod task;
 pub(crate) mod transform_artefact;

@@ -215,6 +215,10 @@ pub(crate) trait RankBatch {
     fn keys(&self) -> &[u64];
     /// Their origins, packed [`Origin`](feedline_schemas::ids::Origin)s.
     fn origins(&self) -> &[u64];
+    /// Rows, in order, that hold another sample than the order names, because that one cannot be used.
+    fn substituted(&self) -> Vec<usize> {
+        Vec::new()
+    }
     /// State to resume from after it.
     fn state(&self) -> &LoaderState;
     /// Returns true if some bytes of its samples are in page-locked memory, which a device copies from directly.
@@ -250,6 +254,10 @@ pub(crate) trait Data {
     }
     /// All rows of `split` once, in stored order.
     fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error>;
+    /// Samples of the opened splits that were found to be unusable, on this rank and so far.
+    fn quarantined(&self) -> u64 {
+        0
+    }
     /// Samples that each dataset of a mixture gave to training before `state`; empty for one dataset.
     fn given(&self, _state: &LoaderState) -> Vec<MixedSource> {
         Vec::new()

@@ -135,7 +135,9 @@ fn measure(
         });
     };
     let mut report = report_of(chosen, &kept, split, &evaluation);
-    report.warnings = compare_with_baselines(&kept.plan, &loaders, split, &report);
+    report.warnings = loaders.unusable().warnings(None);
+    let behind = compare_with_baselines(&kept.plan, &loaders, split, &report);
+    report.warnings.extend(behind);
     if split == Split::Train {
         report
             .warnings
@@ -210,6 +212,7 @@ fn report_of(
     EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
+        quarantined: evaluation.left_out(),
         classes: kept.plan.task.classes().to_vec(),
         targets: kept.plan.task.targets(),
         tokens: evaluation.tokens(),

@@ -255,6 +255,7 @@ mod tests {
             unsmoothed_train_loss: None,
             validation_loss: 0.25,
             best: true,
+            quarantined: None,
             validation: Metrics::from([("validation_rmse".to_owned(), 2.0)]),
         }
     }

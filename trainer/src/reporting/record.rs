@@ -73,6 +73,7 @@ impl Recorder {
             record.diagnostics = before.diagnostics;
             record.performance = before.performance;
             record.mixture = before.mixture;
+            record.quarantined = before.quarantined;
         }
         match start {
             RunStart::Other(from) => record.continued_from = Some(from.clone()),
@@ -142,6 +143,7 @@ impl Recorder {
                     (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
                     record.diagnostics.clone_from(&report.test_diagnostics);
                     record.mixture.clone_from(&report.mixture);
+                    record.quarantined = report.quarantined;
                 }
             }
             Err(error) if error.kind() == ErrorKind::Cancelled && tracker.hopeless() => {
@@ -233,6 +235,7 @@ fn new_record(opened: &OpenedDataset, now_ms: u64) -> RunRecord {
         best: None,
         images: plan.images.clone(),
         mixture: Vec::new(),
+        quarantined: 0,
         test: crate::evaluation::metrics::Metrics::new(),
         baseline: crate::evaluation::metrics::Metrics::new(),
         diagnostics: None,

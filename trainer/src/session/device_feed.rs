@@ -270,6 +270,10 @@ impl<B: RankBatch> RankBatch for FedBatch<B> {
         self.batch.origins()
     }
 
+    fn substituted(&self) -> Vec<usize> {
+        self.batch.substituted()
+    }
+
     fn state(&self) -> &LoaderState {
         self.batch.state()
     }

@@ -103,6 +103,7 @@ impl<D: Data> TrainSession<'_, D> {
             performance: None,
             skipped_batches: self.position.guard.skipped_in_all,
             rollbacks: self.position.guard.rollbacks.len() as u64,
+            quarantined: 0,
             images: self.plan.images.clone(),
             mixture: self.data.given(&self.position.loader),
             checkpoint: self.folder.url_of(BEST_PATH),
@@ -212,6 +213,7 @@ impl<D: Data> TrainSession<'_, D> {
             unsmoothed_train_loss: unsmoothed_mean_of(&position.running),
             validation_loss: validation.loss(),
             best: improved,
+            quarantined: Some(self.data.quarantined()).filter(|samples| *samples > 0),
             validation: prefixed(validation.metrics()),
         };
         position.running = RunningLoss::default();

@@ -8,12 +8,12 @@ use feedline_schemas::{
     progress::Event,
 };
 
-use super::{DeviceFeed, TrainSession, shares::Shares, step::not_finite};
+use super::{DeviceFeed, TrainSession, own_rows::OwnRows, shares::Shares, step::not_finite};
 use crate::{
     data::samples::{Data, RankBatch, Samples},
     error::Error,
     evaluation::metrics::Evaluation,
-    model::engine::ModelEngine,
+    model::engine::{ModelEngine, Prediction},
     optim::loss,
     parallel::Phase,
     plan::RunPlan,
@@ -59,7 +59,7 @@ pub(crate) struct MeasuredBatch<'a> {
 /// Receives the rows of a split in stored order; `false` stops the measuring.
 pub(crate) type EachBatch<'e> = dyn FnMut(MeasuredBatch<'_>) -> bool + 'e;
 
-/// Measures weights on all rows of a split. Ranks share the rows, and each measures all that they found. `None` when the
+/// Measures weights on all rows of a split but those that hold another sample than the order names. Ranks share the rows, and each measures all that they found. `None` when the
 /// stop flag of one of them was set.
 ///
 /// # Errors
@@ -102,19 +102,14 @@ pub(crate) fn evaluate_each<D: Data>(
             let samples = batch.samples();
             plan.check_targets(samples, batch.keys())?;
             let prediction = engine.predict(&weights, samples);
-            let goes_on = each(MeasuredBatch {
-                samples,
-                outputs: &prediction.outputs,
-                losses: &prediction.losses,
-                keys: batch.keys(),
-                origins: batch.origins(),
-            });
+            let own = OwnRows::of(&batch);
+            let goes_on = give_own_rows(&batch, &prediction, &own, each);
             let stop = !goes_on || watch.stop.load(Ordering::Relaxed);
-            let gathered = watch
-                .ranks
-                .are_many()
-                .then(|| Shares::gather(engine, watch.ranks, &prediction, &batch, stop))
-                .transpose()?;
+            let gathered = (watch.ranks.are_many() || !own.are_all()).then(|| {
+                Shares::of(engine, &prediction, &batch, &own, stop).gather(engine, watch.ranks)
+            });
+            let gathered = gathered.transpose()?;
+            evaluation.leave_out(gathered.as_ref().map_or(0, |all| all.substituted));
             let (prediction, targets, keys, origins, stop) = match &gathered {
                 None => (
                     &prediction,
@@ -155,9 +150,33 @@ pub(crate) fn evaluate_each<D: Data>(
         return Ok(None);
     }
     if evaluation.rows() == 0 {
-        return Err(plan.dataset_error(format!(
-            "its {split} split has no rows; give it a larger share, or add data"
-        )));
+        return Err(plan.dataset_error(match evaluation.left_out() {
+            0 => format!("its {split} split has no rows; give it a larger share, or add data"),
+            bad => format!(
+                "none of the {bad} samples of its {split} split can be used; build it again"
+            ),
+        }));
     }
     Ok(Some(evaluation))
+}
+
+/// Gives `each` the rows of a batch that hold their own samples; false where it stops the measuring.
+fn give_own_rows(
+    batch: &impl RankBatch,
+    prediction: &Prediction,
+    own: &OwnRows,
+    each: &mut EachBatch<'_>,
+) -> bool {
+    own.ranges().iter().all(|rows| {
+        each(MeasuredBatch {
+            samples: match own.are_all() {
+                true => batch.samples(),
+                false => batch.samples().slice(rows.clone()),
+            },
+            outputs: own.part(&prediction.outputs, rows),
+            losses: own.part(&prediction.losses, rows),
+            keys: own.part(batch.keys(), rows),
+            origins: own.part(batch.origins(), rows),
+        })
+    })
 }

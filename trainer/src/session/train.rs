@@ -11,7 +11,7 @@ use feedline_schemas::{
 use crate::{
     Context, Resume, checkpoint,
     config::settings,
-    data::{loaders::Loaders, samples::Data as _},
+    data::{loaders::Loaders, quarantine::UnusableSamples, samples::Data as _},
     error::Error,
     evaluation::baseline,
     model::{engine::ModelEngine, interface::Build},
@@ -220,6 +220,11 @@ impl OpenedTraining<'_> {
         // What ran by then is read.
         drop(sampler);
         if let Ok(Some(report)) = &mut report {
+            let unusable = self.unusable_samples(ranks);
+            report.quarantined = unusable.count();
+            report
+                .warnings
+                .extend(unusable.warnings(Some(Split::Train)));
             self.add_warnings(report, warnings);
             report.performance = self.tracker.performance.report();
         }
@@ -231,6 +236,15 @@ impl OpenedTraining<'_> {
             recorder.end(&report);
         }
         report
+    }
+
+    /// Samples that cannot be used, of all ranks; only those of this one where another is gone by now.
+    fn unusable_samples(&self, ranks: &Ranks) -> UnusableSamples {
+        let own = self.opened.loaders.unusable();
+        own.clone().gather(ranks).unwrap_or_else(|error| {
+            tracing::warn!(%error, "samples that other ranks could not use are not counted");
+            own
+        })
     }
 
     /// Starts the session at the start that all ranks agree on: the beginning, or a checkpoint.

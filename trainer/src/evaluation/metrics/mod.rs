@@ -43,6 +43,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Evaluation {
     rows: u64,
+    /// Rows of the split that are in no sum.
+    left_out: u64,
     loss_sum: f64,
     /// Divisor of `loss_sum` for the mean.
     weight: f64,
@@ -122,6 +124,7 @@ impl Evaluation {
         };
         Self {
             rows: 0,
+            left_out: 0,
             loss_sum: 0.0,
             weight: 0.0,
             worst: Worst::default(),
@@ -206,6 +209,16 @@ impl Evaluation {
     /// Rows added.
     pub(crate) const fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Counts rows whose samples cannot be used.
+    pub(crate) const fn leave_out(&mut self, rows: u64) {
+        self.left_out += rows;
+    }
+
+    /// Rows whose samples cannot be used.
+    pub(crate) const fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Tokens that were predicted, where they are what is predicted.

@@ -116,6 +116,9 @@ pub(crate) enum MetricsLine {
         validation_loss: f64,
         /// True when it is the lowest so far.
         best: bool,
+        /// Samples that this rank found to be unusable since the training began or resumed; absent where there are none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        quarantined: Option<u64>,
         /// `validation_<metric>`, in the target's units.
         #[serde(flatten)]
         validation: Metrics,

@@ -108,6 +108,13 @@ fn head(record: &RunRecord) -> String {
         escape(&record.program),
         record.data_wait_share * 100.0
     );
+    if record.quarantined > 0 {
+        out += &format!(
+            "<p><strong>{} cannot be used.</strong> Others were trained on in their place, and no metric counts them \
+             (<code>train.loader.max_bad_fraction</code>).</p>\n",
+            counted(record.quarantined, "sample")
+        );
+    }
     if let Some(images) = &record.images {
         out += &of_images(images);
     }
@@ -455,6 +462,15 @@ mod tests {
         }
         let sections = page.matches("<h2 id=").count();
         assert_eq!(page.matches("href=\"#s").count(), sections);
+    }
+
+    #[test]
+    fn samples_that_cannot_be_used_are_counted_on_the_page() {
+        let mut record = record("a");
+        assert!(!page(&record, "", &Links::default()).contains("cannot be used"));
+        record.quarantined = 2;
+        let page = page(&record, "", &Links::default());
+        assert!(page.contains("2 samples cannot be used."), "{page}");
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! Samples of splits that cannot be used: those that the loaders of all ranks found.
+
+use std::collections::BTreeMap;
+
+use feedline_loader::Loader;
+use feedline_schemas::{count::counted, manifest::Split, report::Warning};
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, parallel::Ranks};
+
+/// Key that limits the number of samples that cannot be used.
+const KEY: &str = "train.loader.max_bad_fraction";
+
+/// Samples that cannot be used, and why. Each is in it once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnusableSamples(BTreeMap<SampleLocation, (u64, String)>);
+
+/// Location of a sample, or of a block of samples.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct SampleLocation {
+    split: Split,
+    shard: String,
+    block: u32,
+    row: Option<u32>,
+}
+
+impl UnusableSamples {
+    /// Those that the loader of a split found so far.
+    pub(crate) fn of(split: Split, loader: &Loader) -> Self {
+        let found = loader.quarantine().into_iter().map(|sample| {
+            let location = SampleLocation {
+                split,
+                shard: sample.shard,
+                block: sample.block,
+                row: sample.row,
+            };
+            (location, (sample.samples, sample.reason))
+        });
+        Self(found.collect())
+    }
+
+    /// Both.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Those of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Rank`].
+    pub(crate) fn gather(self, ranks: &Ranks) -> Result<Self, Error> {
+        if !ranks.are_many() {
+            return Ok(self);
+        }
+        let own: Vec<_> = self.0.into_iter().collect();
+        let own = serde_json::to_vec(&own).expect("locations and texts are JSON");
+        let of_ranks = ranks.gather(own)?.into_iter();
+        // Ranks are processes of one program, so what one writes another reads.
+        let of_ranks = of_ranks.filter_map(|of_rank| {
+            let of_rank: Option<Vec<_>> = serde_json::from_slice(&of_rank).ok();
+            of_rank
+        });
+        Ok(Self(of_ranks.flatten().collect()))
+    }
+
+    /// Number of samples.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.values().map(|(samples, _)| samples).sum()
+    }
+
+    /// A warning for each split that has some; `trained_on` is the one that was trained on.
+    pub(crate) fn warnings(&self, trained_on: Option<Split>) -> Vec<Warning> {
+        let of_split = |split| {
+            let mut found = self.0.iter().filter(|(at, _)| at.split == split).peekable();
+            let (first, (_, reason)) = *found.peek()?;
+            let count = found.map(|(_, (samples, _))| samples).sum();
+            let effect = match trained_on == Some(split) {
+                true => "so others were trained on in their place",
+                false => "so no metric counts them",
+            };
+            let message = format!(
+                "{} of the {split} split cannot be used, {effect}; the first is {}: {reason}",
+                counted(count, "sample"),
+                first.describe()
+            );
+            Some(Warning::new("unusable_samples", message).with_key(KEY))
+        };
+        Split::ALL.into_iter().filter_map(of_split).collect()
+    }
+}
+
+impl SampleLocation {
+    fn describe(&self) -> String {
+        let Self {
+            shard, block, row, ..
+        } = self;
+        match row {
+            Some(row) => format!("row `{row}` in block `{block}` of `{shard}`"),
+            None => format!("in block `{block}` of `{shard}`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(split: Split, row: Option<u32>, samples: u64) -> UnusableSamples {
+        let location = SampleLocation {
+            split,
+            shard: "shards/a".to_owned(),
+            block: 2,
+            row,
+        };
+        UnusableSamples([(location, (samples, "it ends early".to_owned()))].into())
+    }
+
+    #[test]
+    fn a_sample_that_several_ranks_found_counts_once_and_a_block_with_its_rows() {
+        let all = samples(Split::Train, Some(7), 1)
+            .and(samples(Split::Train, Some(7), 1))
+            .and(samples(Split::Train, Some(8), 1))
+            .and(samples(Split::Test, None, 40));
+        assert_eq!(all.count(), 42);
+        let warnings = all.warnings(Some(Split::Train));
+        let messages: Vec<&str> = warnings.iter().map(|w| w.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "2 samples of the train split cannot be used, so others were trained on in their place; the first is row `7` \
+                 in block `2` of `shards/a`: it ends early",
+                "40 samples of the test split cannot be used, so no metric counts them; the first is in block `2` of \
+                 `shards/a`: it ends early",
+            ]
+        );
+        assert!(warnings.iter().all(|w| w.key.as_deref() == Some(KEY)));
+    }
+}
