@@ -2,9 +2,9 @@
 //!
 //! Rows are computed in parts of [`PART_ROWS`], the last one filled up with zeros, whatever their number: the library chooses
 //! how it multiplies by the shapes, so one shape for all gives a row the same bits alone, among a million, and on any
-//! number of threads.
+//! number of threads. Images, and rows with parts besides numbers, are computed in parts of [`PART_IMAGES`] on the processor.
 
-use std::sync::atomic::Ordering;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use feedline_loader::image::ImageConfig;
 use feedline_schemas::{
@@ -31,11 +31,14 @@ use crate::{
     },
     plan::RunPlan,
     predict::choose_model::{self, Choice, ChosenRun, KeptModel, Use},
-    session::MeasuredBatch,
+    session::{MeasuredBatch, OwnRows},
 };
 
 /// Rows that are computed at a time.
 const PART_ROWS: usize = 128;
+
+/// Images that are computed at a time on the processor. An image alone costs as much as these.
+const PART_IMAGES: usize = 8;
 
 /// A trained model that predicts rows.
 ///
@@ -116,7 +119,7 @@ pub struct ImageModel {
 /// Predictions of some images.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedImages {
-    /// Origins of the images.
+    /// Origins of the images. One that cannot be decoded is not among them.
     pub origins: Vec<Origin>,
     /// Predictions of the model.
     pub predicted: Predicted,
@@ -153,9 +156,12 @@ pub fn predict_images(
         let reason = "it does not read images alone, which the dataset to predict consists of";
         return Err(crate::error::config("model.type", reason));
     };
+    let mut config = plan.settings.config().clone();
+    // One that cannot be decoded has no prediction, however many there are.
+    config.loader.max_bad_fraction = 1.0;
     let loaders = runtime.block_on(Loaders::open(
         images,
-        plan.settings.config(),
+        &config,
         (Purpose::Measuring, &[Split::Train]),
         &context.group,
         &context.clock,
@@ -163,11 +169,15 @@ pub fn predict_images(
     for batch in loaders.sequential(Split::Train)? {
         let batch = batch?;
         let samples = batch.samples();
-        let outputs = engine.all_outputs(&bucket, samples);
-        let origins = RankBatch::origins(&batch).iter();
+        let own = OwnRows::of(&batch);
+        let outputs = outputs_of_images(&engine, &bucket, samples);
+        let outputs = own.select(&outputs);
+        let origins = own.select(RankBatch::origins(&batch));
+        let rows = origins.len();
+        let origins = origins.iter();
         let goes_on = each(PredictedImages {
             origins: origins.map(|origin| Origin::from_packed(*origin)).collect(),
-            predicted: Predicted::of(&plan.task, &outputs, samples.rows(), &[]),
+            predicted: Predicted::of(&plan.task, &outputs, rows, &[]),
         });
         if !goes_on || context.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted { checkpoint });
@@ -177,6 +187,70 @@ pub fn predict_images(
         run: chosen.used().name.clone(),
         checkpoint,
     })
+}
+
+/// Outputs for images, or for rows with parts besides numbers: on the processor in parts of [`PART_IMAGES`], the last one
+/// filled up with rows that it has. A device takes as many at a time as are measured together.
+fn outputs_of_images(engine: &ModelEngine, bucket: &[f32], samples: Samples<'_>) -> Vec<f32> {
+    if engine.kind().is_gpu() {
+        return engine.all_outputs(bucket, samples);
+    }
+    let rows = samples.rows();
+    let full = rows - rows % PART_IMAGES;
+    let mut outputs = Vec::new();
+    let parts: Vec<_> = (0..full)
+        .step_by(PART_IMAGES)
+        .map(|first| first..first + PART_IMAGES)
+        .collect();
+    let mut compute = |samples: Samples<'_>, parts: &[Range<usize>]| {
+        engine.outputs(
+            bucket,
+            samples,
+            parts,
+            |_, part| part,
+            |part: Vec<f32>| outputs.extend(part),
+        );
+    };
+    compute(samples, &parts);
+    if full < rows {
+        let last = samples.slice(full..rows).inputs;
+        let filled = RowParts::repeat(&last, rows - full);
+        let last = Samples::new(PART_IMAGES, filled.as_inputs(last), Targets::None);
+        compute(last, std::slice::from_ref(&(0..PART_IMAGES)));
+    }
+    let width = outputs.len() / rows.next_multiple_of(PART_IMAGES).max(1);
+    outputs.truncate(width * rows);
+    outputs
+}
+
+impl RowParts {
+    /// [`PART_IMAGES`] rows: `rows` of them, repeated.
+    fn repeat(inputs: &ModelInputs<'_>, rows: usize) -> Self {
+        Self {
+            x: repeat_rows(inputs.x, rows),
+            pixels: repeat_rows(inputs.pixels, rows),
+            tokens: repeat_rows(inputs.tokens, rows),
+            lengths: repeat_rows(inputs.lengths.unwrap_or_default(), rows),
+        }
+    }
+
+    /// These rows as inputs of the form of others.
+    fn as_inputs<'a>(&'a self, form: ModelInputs<'a>) -> ModelInputs<'a> {
+        ModelInputs {
+            x: &self.x,
+            pixels: &self.pixels,
+            tokens: &self.tokens,
+            lengths: form.lengths.map(|_| &self.lengths[..]),
+            ..form
+        }
+    }
+}
+
+/// The values of [`PART_IMAGES`] rows, which are `rows` of them repeated.
+fn repeat_rows<T: Copy>(values: &[T], rows: usize) -> Vec<T> {
+    let width = values.len() / rows;
+    let of_row = |row: usize| &values[row % rows * width..][..width];
+    (0..PART_IMAGES).flat_map(of_row).copied().collect()
 }
 
 impl Predictor {
@@ -328,7 +402,7 @@ impl Predictor {
             ..ModelInputs::default()
         };
         let samples = Samples::new(rows, inputs, Targets::None);
-        let outputs = self.engine.all_outputs(&self.bucket, samples);
+        let outputs = outputs_of_images(&self.engine, &self.bucket, samples);
         Predicted::of(&self.task, &outputs, rows, &[])
     }
 
@@ -569,6 +643,50 @@ mod tests {
             let last = &x[(rows - 1) * whole.features()..];
             let alone = bits(other.predict(last));
             prop_assert_eq!(&alone[..], &expected[expected.len() - alone.len()..]);
+        }
+    }
+
+    #[test]
+    fn an_image_has_the_same_bits_alone_and_among_any_others() {
+        let model = ModelConfig {
+            r#type: ModelKind::Cnn,
+            channels: Some(vec![8, 16]),
+            hidden: Some(vec![16]),
+            ..ModelConfig::default()
+        };
+        let sides = [20_usize, 28];
+        let [height, width] = sides;
+        let shape = Shape::Images {
+            channels: 3,
+            height,
+            width,
+        };
+        let config = TrainConfig { model, ..config() };
+        let model = models::build(&models::filled(&config), shape, 2).unwrap();
+        let bucket = model.initial(config.seed);
+        let plan = plan(&crate::testing::config(), &classification(16));
+        let engine = ModelEngine::with_threads(model, plan.settings.loss().clone(), 2);
+        let image = 3 * height * width;
+        let numbers = uniform(19 * image, 7);
+        let pixels: Vec<u8> = numbers
+            .iter()
+            .map(|x| x.to_bits().to_le_bytes()[1])
+            .collect();
+        let bits_of = |pixels: &[u8]| -> Vec<u32> {
+            let inputs = ModelInputs {
+                pixels,
+                sides,
+                ..ModelInputs::default()
+            };
+            let samples = Samples::new(pixels.len() / image, inputs, Targets::None);
+            let outputs = outputs_of_images(&engine, &bucket, samples);
+            outputs.into_iter().map(f32::to_bits).collect()
+        };
+        let expected = bits_of(&pixels);
+        assert_eq!(expected.len(), 19 * 2);
+        for images in [1, 2, 5, 16] {
+            let found: Vec<u32> = pixels.chunks(images * image).flat_map(bits_of).collect();
+            assert_eq!(found, expected, "{images}");
         }
     }
 

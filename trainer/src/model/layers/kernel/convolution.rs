@@ -258,10 +258,13 @@ fn forward(
     let mut values = vec![0.0; rows * plan.output()];
     let mut padded = vec![0.0; plan.padded()];
     let mut matrix = Matrix::new(plan.rows());
+    // The library chooses how it multiplies by the number of columns, so the last matrix has those of the others: an image
+    // has the same bits wherever it is.
+    let width = plan.together.min(rows) * plan.columns;
     let images = x.storage::<f32>().chunks(plan.together * plan.image());
     for (images, values) in images.zip(values.chunks_mut(plan.together * plan.output())) {
         let count = images.len() / plan.image();
-        let columns = matrix.of(count * plan.columns);
+        let columns = matrix.of(width);
         AutoArch::new().dispatch(ColumnFill(
             &plan,
             images,
@@ -270,7 +273,7 @@ fn forward(
         ));
         let product = Flex::float_matmul(weights.clone(), columns.clone());
         let found: &[f32] = product.storage();
-        for [channel, to, from] in plan.output_lines(count, count * plan.columns) {
+        for [channel, to, from] in plan.output_lines(count, width) {
             let across = plan.output_sides[1];
             let bias = bias.map_or(0.0, |bias| bias[channel]);
             let line = values[to..to + across].iter_mut();
