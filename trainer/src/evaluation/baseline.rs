@@ -179,13 +179,12 @@ pub(crate) fn of_split(
     Some(Warning::new(CODE, message).with_key(KEY))
 }
 
-/// The warning of a forecast of one number that is worse on a split than the best naive forecast of
-/// the dataset.
+/// The warning of a forecast of one number that is worse on a split of `rows` windows than the best naive forecast of the
+/// dataset. A naive forecast that is known for fewer than half of them is another measure, and is not compared.
 pub(crate) fn of_naive(
     config: &TrainConfig,
     naive: &[NaiveForecast],
-    split: Split,
-    metrics: &Metrics,
+    (split, rows, metrics): (Split, u64, &Metrics),
 ) -> Option<Warning> {
     if config.require_better_than_baseline == BaselinePolicy::Ignore {
         return None;
@@ -202,14 +201,18 @@ pub(crate) fn of_naive(
             "mae" => metrics.mae,
             _ => return None,
         };
-        Some((forecast, value))
+        (metrics.windows.saturating_mul(2) >= rows).then_some((forecast, value, metrics.windows))
     });
-    let (forecast, value) = of_split.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let (forecast, value, windows) = of_split.min_by(|(_, a, _), (_, b, _)| a.total_cmp(b))?;
     // NaN is no better.
     let is_better = found <= value;
     (!is_better).then(|| {
+        let known = match windows < rows {
+            true => format!(" and is known for {windows} of the {rows} windows"),
+            false => String::new(),
+        };
         let message = format!(
-            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} rows before, which needs no model",
+            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} rows before, which needs no model{known}",
             metric(found),
             metric(value),
             forecast.method.as_str(),
@@ -256,10 +259,22 @@ mod tests {
         ];
         let mut config = TrainConfig::default();
         let found = |config: &TrainConfig, split, values: &[(&str, f64)]| {
-            of_naive(config, &naive, split, &metrics(values)).map(|warning| warning.message)
+            let metrics = metrics(values);
+            of_naive(config, &naive, (split, 10, &metrics)).map(|warning| warning.message)
         };
         let rmse = found(&config, Split::Test, &[("rmse", 2.5)]).unwrap();
         assert!(rmse.contains("`last_value` of 1 rows before"), "{rmse}");
+        // A forecast that is known for few of the windows is another measure.
+        let among = |rows| {
+            let metrics = metrics(&[("rmse", 2.5)]);
+            of_naive(&config, &naive, (Split::Test, rows, &metrics)).map(|warning| warning.message)
+        };
+        let twenty = among(20).unwrap();
+        assert!(
+            twenty.ends_with("known for 10 of the 20 windows"),
+            "{twenty}"
+        );
+        assert_eq!(among(21), None);
         assert_eq!(found(&config, Split::Test, &[("rmse", 1.9)]), None);
         assert_eq!(found(&config, Split::Validation, &[("rmse", 2.5)]), None);
         assert_eq!(

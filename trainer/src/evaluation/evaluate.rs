@@ -198,7 +198,7 @@ fn compare_with_baselines(
     let config = plan.settings.config();
     let behind = baseline::of_split(config, split, [&report.metrics, &report.baseline]);
     let naive = &loaders.manifest().naive;
-    let of_naive = baseline::of_naive(config, naive, split, &report.metrics);
+    let of_naive = baseline::of_naive(config, naive, (split, report.rows, &report.metrics));
     behind.into_iter().chain(of_naive).collect()
 }
 

@@ -288,8 +288,10 @@ impl OpenedTraining<'_> {
     /// Adds warnings of a model that is no better than a naive one, of a mixture, and these.
     fn add_warnings(&self, report: &mut TrainReport, warnings: Vec<Warning>) {
         let config = self.opened.plan.settings.config();
-        let naive = &self.opened.loaders.manifest().naive;
-        let of_naive = baseline::of_naive(config, naive, Split::Test, &report.test);
+        let manifest = self.opened.loaders.manifest();
+        let rows = manifest.split(Split::Test).map_or(0, |split| split.rows);
+        let test = (Split::Test, rows, &report.test);
+        let of_naive = baseline::of_naive(config, &manifest.naive, test);
         report.warnings.extend(of_naive);
         report.warnings.extend(self.opened.leak.clone());
         report
