@@ -11,7 +11,10 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use crate::evaluation::metrics::{Metrics, metric};
+use crate::{
+    data::task::Task,
+    evaluation::metrics::{Metrics, metric},
+};
 
 /// Code of the warning.
 pub(crate) const CODE: &str = "worse_than_baseline";
@@ -179,6 +182,27 @@ pub(crate) fn of_split(
     Some(Warning::new(CODE, message).with_key(KEY))
 }
 
+/// Share of the training mean up to which a baseline's error is none, as far as stored numbers say.
+const ROUNDING: f64 = 1e-6;
+
+/// The warning of a target without any other value than the training mean on these splits.
+pub(crate) fn constant_target(task: &Task, baselines: [&Metrics; 2]) -> Option<Warning> {
+    let Task::Regression { mean, .. } = task else {
+        return None;
+    };
+    let is_constant = |baseline: &Metrics| {
+        let error = baseline.get("rmse");
+        error.is_some_and(|rmse| *rmse <= ROUNDING * mean.abs())
+    };
+    baselines.into_iter().all(is_constant).then(|| {
+        let message = format!(
+            "the target is `{mean}` in all rows of the validation and the test split, as its mean in training: there is nothing to \
+             learn from it"
+        );
+        Warning::new("constant_target", message).with_key("dataset.target")
+    })
+}
+
 /// The warning of a forecast of one number that is worse on a split of `rows` windows than the best naive forecast of the
 /// dataset. A naive forecast that is known for fewer than half of them is another measure, and is not compared.
 pub(crate) fn of_naive(
@@ -287,6 +311,20 @@ mod tests {
         assert!(mae.contains("`seasonal` of 24 rows before"), "{mae}");
         config.require_better_than_baseline = BaselinePolicy::Ignore;
         assert_eq!(found(&config, Split::Test, &[("mae", 0.7)]), None);
+    }
+
+    #[test]
+    fn a_target_that_is_always_its_mean_is_named() {
+        let task = Task::Regression {
+            mean: 7.5,
+            offset: 7.5,
+            scale: 1.0,
+        };
+        let [none, some] = [1e-7, 0.1].map(|rmse| metrics(&[("rmse", rmse)]));
+        let found = constant_target(&task, [&none, &none]).unwrap();
+        assert!(found.message.contains("`7.5`"), "{found:?}");
+        assert_eq!(constant_target(&task, [&none, &some]), None);
+        assert_eq!(constant_target(&task, [&Metrics::new(), &none]), None);
     }
 
     fn metrics(values: &[(&str, f64)]) -> Metrics {

@@ -68,6 +68,8 @@ impl<D: Data> TrainSession<'_, D> {
         let config = self.plan.settings.config();
         let (metrics, baseline) = (test.metrics(), test.baseline());
         let warning = baseline::warning(config, Some(&best_epoch), [&metrics, &baseline]);
+        let baselines = [&best_epoch.baseline, &baseline];
+        let constant = baseline::constant_target(&self.plan.task, baselines);
         Ok(Some(TrainReport {
             steps: self.position.step.get(),
             resumed_at: (begun > 0).then_some(begun),
@@ -91,6 +93,7 @@ impl<D: Data> TrainSession<'_, D> {
             test_tokens: test.tokens(),
             warnings: warning
                 .into_iter()
+                .chain(constant)
                 .chain(self.saving.checkpoints().warnings())
                 .chain(warning_of(&self.schedule))
                 .chain(self.engine.device_warning().cloned())
