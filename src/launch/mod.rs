@@ -56,12 +56,13 @@ impl RankLaunch {
     /// Prepares `ranks` processes of this program that train `pipeline`.
     ///
     /// # Errors
-    /// The path of the program is unknown.
+    /// The path of the program is unknown, or there are far more ranks than processors.
     pub(crate) fn new(
         ranks: usize,
         pipeline: &Pipeline,
         parallel: ParallelConfig,
     ) -> anyhow::Result<Self> {
+        check_ranks(ranks, processors())?;
         let program = std::env::current_exe().context("cannot find the program's own file")?;
         let mut arguments = vec!["rank".into(), pipeline.file.clone().into_os_string()];
         for set in &pipeline.options.set {
@@ -126,8 +127,7 @@ impl RankLaunch {
 
     /// The command of one rank.
     fn command(&self, rank: usize, port: u16, resume: bool) -> Command {
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = (processors / self.ranks).max(1);
+        let threads = (processors() / self.ranks).max(1);
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -181,6 +181,31 @@ impl RankLaunch {
             code: said.map_or(1, |said| said.code),
         })
     }
+}
+
+/// Ranks for each processor from which on they are refused: the machine would hardly respond.
+const RANKS_OF_A_PROCESSOR: usize = 8;
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Refuses far more ranks than processors, and warns of more.
+fn check_ranks(ranks: usize, processors: usize) -> anyhow::Result<()> {
+    let most = RANKS_OF_A_PROCESSOR * processors;
+    anyhow::ensure!(
+        ranks <= most,
+        "`--ranks {ranks}` would start {ranks} processes on {processors} processors, on which they take turns; start at most \
+         {processors}, or other ranks on other machines with `torchrun` or Slurm"
+    );
+    if ranks > processors {
+        tracing::warn!(
+            ranks,
+            processors,
+            "more ranks than processors: they take turns, and training is no faster than with as many ranks as processors"
+        );
+    }
+    Ok(())
 }
 
 /// Waits, unless a stop is requested.

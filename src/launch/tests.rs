@@ -212,3 +212,14 @@ fn a_stop_is_passed_on_and_the_first_rank_may_take_its_time() {
             .contains("not started again: it was asked to stop")
     );
 }
+
+#[test]
+fn far_more_ranks_than_processors_are_refused() {
+    for (ranks, processors, is_fine) in [(1, 1, true), (4, 2, true), (16, 2, true), (17, 2, false)]
+    {
+        let found = super::check_ranks(ranks, processors);
+        assert_eq!(found.is_ok(), is_fine, "{ranks} {processors}");
+    }
+    let said = super::check_ranks(100, 2).unwrap_err().to_string();
+    assert!(said.contains("start at most 2"), "{said}");
+}

@@ -244,31 +244,69 @@ fn of_ranks(
         "the {ranks} ranks do not divide the parts of a batch of {} rows, {effect}",
         config.batch_size
     );
-    if !ranks.is_power_of_two() {
-        let below = 1 << ranks.ilog2();
+    let to_start = best_ranks(config, found, ranks);
+    if !to_start.fitting.is_empty() {
+        let numbers: Vec<String> = to_start.fitting.iter().map(usize::to_string).collect();
         return format!(
-            "{told}; start {below} or {} ranks, a power of two",
-            2 * below
+            "{told}; start {} ranks, a power of two",
+            numbers.join(" or ")
         );
     }
-    let same = |change: &dyn Fn(&mut TrainConfig)| {
+    let keys = keys_for(config, to_start.with_keys, describe);
+    let start = match to_start.with_keys == ranks {
+        true => String::new(),
+        false => format!("start {} ranks, a power of two, and ", to_start.with_keys),
+    };
+    match keys.is_empty() {
+        true => format!("{told}; start fewer ranks"),
+        false => format!("{told}; {start}set {}", keys.join(" or ")),
+    }
+}
+
+/// Numbers of ranks near a number that does not divide the parts of a batch.
+struct BestRanks {
+    /// Those that divide the parts as they are; none where `ranks` is a power of two.
+    fitting: Vec<usize>,
+    /// One that divides other parts.
+    with_keys: usize,
+}
+
+/// The powers of two next to `ranks`. One has no more ranks than a batch has rows.
+fn best_ranks(config: &TrainConfig, found: &Summary, ranks: usize) -> BestRanks {
+    let most = (config.batch_size as usize).max(1);
+    let below = 1 << ranks.min(most).ilog2();
+    let near = match ranks.is_power_of_two() {
+        true => Vec::new(),
+        false => vec![below, 2 * below],
+    };
+    let fits = |ranks: &usize| *ranks > 1 && found.batch_parts.is_multiple_of(*ranks);
+    BestRanks {
+        fitting: near.into_iter().filter(fits).collect(),
+        with_keys: below,
+    }
+}
+
+/// Settings with which so many ranks divide the parts of a batch.
+fn keys_for(
+    config: &TrainConfig,
+    ranks: usize,
+    describe: &dyn Fn(&TrainConfig) -> Result<Summary, Error>,
+) -> Vec<String> {
+    let divide = |change: &dyn Fn(&mut TrainConfig)| {
         let mut changed = config.clone();
         change(&mut changed);
-        settings::check(&changed).is_ok() && describe(&changed).is_ok_and(|found| found.same_bits)
+        let found = settings::check(&changed).and_then(|()| describe(&changed));
+        found.is_ok_and(|found| found.batch_parts.is_multiple_of(ranks))
     };
     let parts = u32::try_from(ranks).unwrap_or(u32::MAX);
-    let by_parts = same(&|config| config.parallel.parts = parts);
+    let by_parts = divide(&|config| config.parallel.parts = parts);
     let sizes = (0..=20).map(|power| 1_u32 << power);
     let size = sizes
         .filter(|size| *size > config.batch_size)
-        .find(|size| same(&|config| config.batch_size = *size));
+        .find(|size| divide(&|config| config.batch_size = *size));
     let by_parts = by_parts.then(|| format!("`train.parallel.parts = {parts}`"));
     let by_size = size.map(|size| format!("`train.batch_size = {size}`"));
-    let keys: Vec<String> = by_parts.into_iter().chain(by_size).collect();
-    if keys.is_empty() {
-        return format!("{told}; start fewer ranks");
-    }
-    format!("{told}; set {}", keys.join(" or "))
+    by_parts.into_iter().chain(by_size).collect()
 }
 
 #[cfg(test)]
@@ -468,5 +506,26 @@ mod tests {
         assert!(four.contains(expected), "{four}");
         let three = told(3, 512).unwrap();
         assert!(three.contains("start 2 or 4 ranks"), "{three}");
+        // Numbers that are named divide the parts.
+        for (ranks, batch_size) in [(3, 32), (10, 8), (100, 32), (6, 256)] {
+            let said = told(ranks, batch_size).unwrap();
+            let start = said.split("; start ").nth(1).unwrap();
+            let numbers = start.split_once(" ranks").unwrap().0.split(" or ");
+            let parts = start.split("parts = ").nth(1);
+            let parts = parts.map(|parts| parts.split('`').next().unwrap().parse().unwrap());
+            for number in numbers {
+                let machine = Machine {
+                    ranks: number.parse().unwrap(),
+                    ..Machine::ALONE
+                };
+                let mut config = TrainConfig {
+                    batch_size,
+                    ..TrainConfig::default()
+                };
+                config.parallel.parts = parts.unwrap_or(config.parallel.parts);
+                let again = of_layout(&config, &layout, &machine).unwrap().ranks;
+                assert_eq!(again, None, "{said}");
+            }
+        }
     }
 }

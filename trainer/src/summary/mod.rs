@@ -55,6 +55,9 @@ pub struct Summary {
     pub ranks: u64,
     /// True when the weights of as many ranks have the bits that one rank would give.
     pub same_bits: bool,
+    /// Parts of a batch, which ranks divide where their number does; a power of two.
+    #[serde(skip)]
+    pub(crate) batch_parts: usize,
     /// Rows that batch norm normalises over together, of a full batch at least; absent where the model has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghost_rows: Option<u64>,
@@ -140,6 +143,7 @@ pub(crate) fn of_model(
         precision: config.precision,
         ranks: machine.ranks as u64,
         same_bits: cut.shared(shape, rows, layout.len()).is_some(),
+        batch_parts: cut.of_batch(shape, rows, layout.len()),
         ghost_rows: cut.ghost_rows(shape).map(|rows| rows as u64),
         gpu: machine.gpu,
         part_rows: work.parts[1] as u64,

@@ -203,9 +203,14 @@ impl BatchCut {
 
     /// Parts of a global batch of `rows`, where the ranks divide them; so many then whatever the ranks, and the same bits.
     pub(crate) fn shared(self, shape: Shape, rows: usize, parameters: usize) -> Option<usize> {
-        let rows = self.deciding(rows);
-        let parts = self.count(shape, rows, parameters, self.least(rows));
+        let parts = self.of_batch(shape, rows, parameters);
         parts.is_multiple_of(self.place.world).then_some(parts)
+    }
+
+    /// Parts of a global batch of `rows`, whatever the ranks.
+    pub(crate) fn of_batch(self, shape: Shape, rows: usize, parameters: usize) -> usize {
+        let rows = self.deciding(rows);
+        self.count(shape, rows, parameters, self.least(rows))
     }
 
     /// The same for a rank that takes its own rows as a batch.
