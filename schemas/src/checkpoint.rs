@@ -211,6 +211,12 @@ pub struct GuardState {
     pub rollbacks: Vec<Rollback>,
     /// Step of the last alarm.
     pub alarmed: Option<Step>,
+    /// Mean of the first losses; absent before there are as many as the mean is taken of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_loss: Option<f64>,
+    /// Mean of the first norms of gradients; absent as `first_loss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_norm: Option<f64>,
 }
 
 /// Weights that went back.

@@ -99,6 +99,8 @@ struct Pending {
     report: StepReport,
     /// Steps before it.
     taken: Step,
+    /// Rows of the global batch.
+    rows: usize,
     rate: f64,
     /// Divisor of the computed gradient.
     nominal: f64,

@@ -10,7 +10,7 @@ use feedline_schemas::{
 use super::{
     TrainSession,
     exchange::RowsOfAll,
-    step::{not_finite, rows_to_name},
+    step::{names_of, not_finite, rows_to_name},
 };
 use crate::{
     data::samples::Data,
@@ -48,7 +48,15 @@ impl<D: Data> TrainSession<'_, D> {
                 source: Box::new(error),
             });
         }
-        tracing::error!(%error, "a batch was left out");
+        let value_found = value.to_string();
+        tracing::error!(
+            step = step.get(),
+            epoch = epoch.next().get(),
+            what,
+            value = value_found,
+            samples = names_of(&losses, &keys),
+            "a batch was left out, since this is not finite; training goes on"
+        );
         let name = |row| {
             let origin = Origin::from_packed(origins[row]);
             NamedSample {
@@ -63,7 +71,7 @@ impl<D: Data> TrainSession<'_, D> {
             step,
             epoch,
             what,
-            value: value.to_string(),
+            value: value_found,
             samples: rows.map(name).collect(),
         };
         self.write_line(&line);

@@ -7,6 +7,9 @@
 //! that is no higher than the mean are a divergence. Spikes that end before are batches that the
 //! weights survived, and their losses count like others from then on.
 //!
+//! An alarm only reports. It is left out for values below a tenth of what the run began with: a loss that has fallen to
+//! nothing is noisy by any factor. It is left out for the short batch at the end of an epoch too, whose mean is of few rows.
+//!
 //! A rise of the learning rate to more than twice its last value, such as a warm restart, begins a new window: the loss
 //! is expected to rise with it.
 //!
@@ -27,6 +30,9 @@ const DEVIATIONS: f64 = 3.0;
 /// Factor of a rise of the learning rate that begins a new window.
 const RESTART: f64 = 2.0;
 
+/// Fraction of the first mean of a value up to which it is no alarm.
+const SMALL: f64 = 0.1;
+
 /// Loss and gradient norm of a batch before its update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenBatch {
@@ -38,6 +44,8 @@ pub(crate) struct SeenBatch {
     pub(crate) norm: f64,
     /// Learning rate of its update.
     pub(crate) rate: f64,
+    /// True if it has fewer than half of the rows of a full batch.
+    pub(crate) is_short: bool,
 }
 
 /// Decision about an update.
@@ -53,6 +61,9 @@ pub(crate) enum UpdateVerdict {
         mean: f64,
     },
 }
+
+/// Name of the loss in an alarm.
+const LOSS: &str = "loss";
 
 /// A value that is far over its mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +94,14 @@ pub(crate) fn look(config: &GuardConfig, state: &mut GuardState, seen: SeenBatch
     let quiet = state.alarmed.is_none_or(|alarmed| {
         seen.step.get() >= alarmed.get().saturating_add(u64::from(config.spike_window))
     });
-    match alarm.filter(|_| quiet) {
+    let is_small = |alarm: &Alarm| {
+        let first = match alarm.what {
+            LOSS => state.first_loss,
+            _ => state.first_norm,
+        };
+        first.is_some_and(|first| alarm.value < SMALL * first)
+    };
+    match alarm.filter(|alarm| quiet && !seen.is_short && !is_small(alarm)) {
         Some(alarm) => {
             state.alarmed = Some(seen.step);
             UpdateVerdict::Alarm(alarm)
@@ -102,6 +120,7 @@ fn look_at_loss(
         return Ok(None);
     }
     let spread = full(config, &state.losses);
+    state.first_loss = state.first_loss.or(spread.map(|of| of.mean));
     let limit =
         |of: &Spread| (config.spike_factor * of.mean).max(of.mean + DEVIATIONS * of.deviation);
     let spike = spread.filter(|of| of.mean > 0.0 && loss > limit(of));
@@ -128,7 +147,7 @@ fn look_at_loss(
         return Err(mean);
     }
     Ok(Some(Alarm {
-        what: "loss",
+        what: LOSS,
         value: loss,
         mean,
     }))
@@ -141,6 +160,7 @@ fn look_at_norm(config: &GuardConfig, state: &mut GuardState, norm: f64) -> Opti
     let spread = full(config, &state.norms);
     keep(config, &mut state.norms, norm);
     let mean = spread?.mean;
+    state.first_norm = state.first_norm.or(Some(mean));
     (norm > config.gradient_factor * mean).then_some(Alarm {
         what: "gradient norm",
         value: norm,

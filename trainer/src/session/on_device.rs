@@ -193,6 +193,7 @@ impl<D: Data> TrainSession<'_, D> {
         Ok(Pending {
             report,
             taken,
+            rows: batch.samples().global_rows(),
             rate,
             nominal,
             loss_scale,
@@ -243,6 +244,7 @@ impl<D: Data> TrainSession<'_, D> {
         let Pending {
             report,
             taken,
+            rows,
             rate,
             nominal,
             loss_scale,
@@ -284,6 +286,7 @@ impl<D: Data> TrainSession<'_, D> {
             loss,
             norm,
             rate,
+            is_short: self.is_short(rows),
         };
         let config = self.plan.settings.config();
         match loss_guard::look(&config.guard, &mut self.position.guard, seen) {

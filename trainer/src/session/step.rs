@@ -80,6 +80,7 @@ impl<D: Data> TrainSession<'_, D> {
             loss,
             norm,
             rate: self.schedule.rate(taken, &self.position.plateau),
+            is_short: self.is_short(samples.global_rows()),
         };
         match loss_guard::look(&config.guard, &mut self.position.guard, seen) {
             UpdateVerdict::Fine => {}
@@ -124,6 +125,11 @@ impl<D: Data> TrainSession<'_, D> {
             loss_scale::good(config, state);
         }
         Ok(())
+    }
+
+    /// Returns true if a batch of `rows` has fewer than half of the rows of a full one.
+    pub(super) const fn is_short(&self, rows: usize) -> bool {
+        2 * rows < self.plan.settings.config().batch_size as usize
     }
 
     /// Counts the loss of a batch: the sum, that without label smoothing, and their weight.
@@ -224,19 +230,21 @@ pub(super) fn not_finite(
     losses: &[f32],
     keys: &[u64],
 ) -> Error {
-    let rows = rows_to_name(losses, keys.len());
-    let named: Vec<String> = rows
-        .iter()
-        .map(|row| format!("`{:016x}`", keys[*row]))
-        .collect();
     Error::NotFinite {
         step: at.0,
         epoch: at.1,
         what,
         split,
         value,
-        keys: named.join(", "),
+        keys: names_of(losses, keys),
     }
+}
+
+/// Keys of a few rows of a batch that went wrong.
+pub(super) fn names_of(losses: &[f32], keys: &[u64]) -> String {
+    let rows = rows_to_name(losses, keys.len()).into_iter();
+    let named: Vec<String> = rows.map(|row| format!("`{:016x}`", keys[row])).collect();
+    named.join(", ")
 }
 
 /// A few rows of a batch that went wrong: those whose own loss is not finite, or else the first.

@@ -96,6 +96,7 @@ fn divergences(config: &GuardConfig, noise: Noise, course: Course, steps: u64) -
             loss,
             norm: 1.0,
             rate,
+            is_short: false,
         };
         let diverged = matches!(
             look(config, &mut state, seen),
@@ -155,6 +156,7 @@ fn losses_that_jump_and_stay_are_found() {
                 loss: level * noise.around_1(step, sigma),
                 norm: 1.0,
                 rate: 0.1,
+                is_short: false,
             };
             matches!(
                 look(&config, &mut state, seen),
@@ -174,6 +176,7 @@ fn seen(step: u64, loss: f64, norm: f64) -> SeenBatch {
         loss,
         norm,
         rate: 0.1,
+        is_short: false,
     }
 }
 
@@ -198,6 +201,34 @@ fn nothing_counts_before_the_window_is_full_and_one_spike_is_only_told() {
     assert_eq!(look(11, 1.0, 1.0), UpdateVerdict::Fine);
     assert_eq!(look(12, 1.0, 1.0), UpdateVerdict::Fine);
     assert_eq!(look(13, 1.0, 10.5), alarm("gradient norm", 10.5, 1.0));
+}
+
+#[test]
+fn losses_that_have_fallen_to_nothing_and_short_batches_are_no_alarm() {
+    let config = GuardConfig {
+        spike_window: 4,
+        ..GuardConfig::default()
+    };
+    let after = |loss: f64, is_short: bool, spike: f64| {
+        let mut state = GuardState::default();
+        for step in 1..=4 {
+            look(&config, &mut state, seen(step, 1.0, 1.0));
+        }
+        for step in 5..=12 {
+            look(&config, &mut state, seen(step, loss, loss));
+        }
+        let spike = SeenBatch {
+            is_short,
+            ..seen(13, spike, loss)
+        };
+        look(&config, &mut state, spike)
+    };
+    assert_eq!(after(1e-5, false, 4e-5), UpdateVerdict::Fine);
+    assert_eq!(after(0.5, true, 2.0), UpdateVerdict::Fine);
+    for (loss, spike) in [(0.5, 2.0), (1e-5, 0.2)] {
+        let found = after(loss, false, spike);
+        assert!(matches!(found, UpdateVerdict::Alarm(_)), "{loss} {found:?}");
+    }
 }
 
 #[test]
