@@ -243,7 +243,11 @@ impl LoaderConfig {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Checks that every setting is in its range, without a dataset.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the first that is not, and what is allowed.
+    pub fn check(&self) -> Result<(), Error> {
         let refuse = |key, reason: String| Err(Error::Config { key, reason });
         let outside = |value: u32, least: u32, most: u32| {
             (!(least..=most).contains(&value))

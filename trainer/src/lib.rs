@@ -65,8 +65,8 @@ pub use burn::tensor;
 
 pub use crate::{
     checkpoint::export::{ExportOptions, export, export_run},
-    config::settings::{check, check_kind},
-    data::loaders::{open_training, settled},
+    config::settings::{check, check_device, check_kind},
+    data::loaders::{check_loader, open_training, settled},
     error::Error,
     evaluation::evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
     model::{

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DatasetKind, DeviceChoice,
-        GuardConfig, ImagesConfig, InitConfig, ModelConfig, ParallelConfig, Precision,
-        ScheduleConfig, TrainConfig, TrainMixture, TrainSource,
+        BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig, ClassWeightRule,
+        ClassWeights, DatasetKind, DeviceChoice, GuardConfig, ImagesConfig, InitConfig,
+        ModelConfig, ParallelConfig, Precision, ScheduleConfig, TrainConfig, TrainMixture,
+        TrainSource,
     },
     ids::{Hash128, Step},
 };
@@ -14,6 +15,7 @@ use feedline_schemas::{
 use crate::{
     config::values::{above_zero, at_least_zero, share, whole, within},
     data::{images, mixture, task::Task},
+    device::Backend,
     error::{Error, config as wrong},
     model::{
         engine::{parts::BatchCut, sections::Sections},
@@ -325,9 +327,26 @@ fn check_guard(guard: &GuardConfig) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Config`] with the types that fit.
 pub fn check_kind(config: &TrainConfig, dataset: DatasetKind) -> Result<(), Error> {
-    match config.dataset.is_some() || config.mixture.is_some() {
-        true => Ok(()),
-        false => models::check_kind(&config.model, dataset),
+    if config.dataset.is_some() || config.mixture.is_some() {
+        return Ok(());
+    }
+    models::check_kind(&config.model, dataset)?;
+    images::check_kind(&config.images, dataset)
+}
+
+/// Checks that this program can compute on the device of `config`. It looks for none.
+///
+/// # Errors
+/// [`Error::Config`] for a device that the program was built without.
+pub fn check_device(config: &TrainConfig) -> Result<(), Error> {
+    let is_unknown = match config.device {
+        DeviceChoice::Cuda(_) => cfg!(not(feature = "cuda")),
+        DeviceChoice::Wgpu(_) => cfg!(not(feature = "wgpu")),
+        DeviceChoice::Auto | DeviceChoice::Cpu => false,
+    };
+    match is_unknown {
+        true => Backend::find(config.device, 0).map(drop),
+        false => Ok(()),
     }
 }
 
@@ -408,6 +427,13 @@ pub(crate) fn metrics_listen(config: &TrainConfig) -> Result<Option<SocketAddr>,
 }
 
 fn check_balance(config: &TrainConfig) -> Result<(), Error> {
+    let is_equal = config.loader.balance == Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+    let balanced = ClassWeights::Rule(ClassWeightRule::Balanced);
+    if is_equal && config.loss.class_weights.as_ref() == Some(&balanced) {
+        let reason = "`train.loss.class_weights = \"balanced\"` weights classes by the rows that they have, and `\"equal\"` \
+                      gives each of them as often already: rare classes would count twice as they should; leave one of the two out";
+        return Err(wrong("loader.balance", reason));
+    }
     let Some(ClassBalanceConfig::Named(shares)) = &config.loader.balance else {
         return Ok(());
     };
@@ -421,7 +447,7 @@ fn check_balance(config: &TrainConfig) -> Result<(), Error> {
 mod tests {
     use super::*;
     use feedline_schemas::config::{
-        AverageConfig, BalanceRule, Collective, LoraConfig, LossKind, LossScaleConfig, ModelKind,
+        AverageConfig, Collective, LoraConfig, LossKind, LossScaleConfig, ModelKind,
         NotFinitePolicy, PackMode,
     };
     use feedline_schemas::ids::Seed;
@@ -521,6 +547,37 @@ mod tests {
             let message = refused(change);
             assert!(message.contains(&format!("`{key}`")), "{message}");
         }
+    }
+
+    #[test]
+    fn classes_are_not_balanced_twice() {
+        let balanced = |c: &mut TrainConfig| {
+            c.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+            c.loss.r#type = Some(LossKind::CrossEntropy);
+            c.loss.class_weights = Some(ClassWeights::Rule(ClassWeightRule::Balanced));
+        };
+        let message = refused(balanced);
+        for key in ["`train.loader.balance`", "`train.loss.class_weights"] {
+            assert!(message.contains(key), "{message}");
+        }
+        let mut one = TrainConfig::default();
+        balanced(&mut one);
+        one.loader.balance = None;
+        check(&one).unwrap();
+    }
+
+    #[test]
+    fn mixing_images_that_a_dataset_does_not_have_is_refused_before_it_is_built() {
+        let mut config = TrainConfig::default();
+        config.images.mix = Some(feedline_schemas::config::ImageMixConfig {
+            mixup: 1.0,
+            ..Default::default()
+        });
+        let refused = check_kind(&config, DatasetKind::Rows)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("`train.images.mix`"), "{refused}");
+        check_kind(&config, DatasetKind::Images).unwrap();
     }
 
     #[test]

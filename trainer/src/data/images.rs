@@ -2,7 +2,7 @@
 
 use feedline_loader::image::{Augment, Crop, ImageConfig, MixConfig};
 use feedline_schemas::{
-    config::{AugmentStep, Augmentation, ImagesConfig, NormaliseBy, TrainConfig},
+    config::{AugmentStep, Augmentation, DatasetKind, ImagesConfig, NormaliseBy, TrainConfig},
     manifest::Layout,
     report::{ImagesReport, NormalizedBy},
     transform::{FittedImages, TransformArtefact},
@@ -174,6 +174,20 @@ fn mix(config: &ImagesConfig) -> Option<MixConfig> {
         cutmix_probability: mix.cutmix,
         cutmix_alpha: mix.cutmix_alpha,
     })
+}
+
+/// Refuses what images are asked for of a dataset of a kind that has none, before it is built.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn check_kind(config: &ImagesConfig, dataset: DatasetKind) -> Result<(), Error> {
+    let key = match (dataset, config.mix, config.augment.is_on()) {
+        (DatasetKind::Images | DatasetKind::Multi, ..) => return Ok(()),
+        (_, Some(_), _) => "images.mix",
+        (_, None, true) => "images.augment",
+        (_, None, false) => return Ok(()),
+    };
+    Err(wrong(key, "the dataset has no images; leave it out"))
 }
 
 /// Refuses what images are asked for of a dataset that has none, or that its rows cannot have.

@@ -8,8 +8,8 @@ use feedline_loader::{
 };
 use feedline_schemas::{
     config::{
-        BadShardsPolicy, BalanceRule, ClassBalanceConfig, ModelKind, PackMode, TrainConfig,
-        TrainMixture,
+        BadShardsPolicy, BalanceRule, ClassBalanceConfig, DeviceChoice, ModelKind, PackMode,
+        TrainConfig, TrainMixture,
     },
     ids::Rank,
     loader_state::LoaderState,
@@ -112,6 +112,20 @@ fn slabs(config: &TrainConfig) -> u32 {
     } else {
         given
     }
+}
+
+/// Checks `[train.loader]`, and what else the loader asks of the configuration, without a dataset.
+///
+/// # Errors
+/// [`Error::Config`] with the key.
+pub fn check_loader(config: &TrainConfig) -> Result<(), Error> {
+    // No device is looked for.
+    let config = TrainConfig {
+        device: DeviceChoice::Cpu,
+        ..config.clone()
+    };
+    let settings = settings_for(Purpose::Training, &config, Split::Train);
+    settings.check().map_err(in_section)
 }
 
 /// The loader's settings for a split and a purpose: what is measured is neither augmented nor mixed, so that figures of all
@@ -440,7 +454,7 @@ impl RankBatch for Loaded {
 #[cfg(test)]
 mod tests {
     use feedline_loader::image::Crop;
-    use feedline_schemas::config::{Augmentation, DeviceChoice, ImageMixConfig};
+    use feedline_schemas::config::{Augmentation, ImageMixConfig};
 
     use super::*;
 
@@ -465,6 +479,20 @@ mod tests {
         for bad in [0, 1, 65, u32::MAX] {
             assert_eq!(slabs(gpu, bad, 2), bad);
         }
+    }
+
+    #[test]
+    fn settings_of_the_loader_are_checked_without_a_dataset() {
+        let refused = |change: fn(&mut TrainConfig)| {
+            let mut config = TrainConfig::default();
+            change(&mut config);
+            check_loader(&config).unwrap_err().to_string()
+        };
+        check_loader(&TrainConfig::default()).unwrap();
+        let slabs = refused(|c| c.loader.slabs = 1);
+        assert!(slabs.contains("`train.loader.slabs`"), "{slabs}");
+        let bad = refused(|c| c.loader.max_bad_fraction = 3.0);
+        assert!(bad.contains("`train.loader.max_bad_fraction`"), "{bad}");
     }
 
     #[test]

@@ -147,6 +147,15 @@ pub fn tune(
     search.finish()
 }
 
+/// Checks `[tune]` without a dataset.
+///
+/// # Errors
+/// [`Error::Config`] that names the key.
+pub fn check(config: &TuneConfig) -> Result<(), Error> {
+    let parameters = space::space(config)?;
+    metric(config, &parameters).map(drop)
+}
+
 /// Sections whose keys change what the loss is.
 const LOSS: &str = "train.loss";
 
