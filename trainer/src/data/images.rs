@@ -213,6 +213,16 @@ pub(crate) fn check_layout(config: &ImagesConfig, layout: &Layout) -> Result<(),
     }
 }
 
+/// `config` with the defaults for images where the dataset has none: they change nothing there, so other values are no other
+/// run.
+pub(crate) fn of_layout(config: &TrainConfig, layout: &Layout) -> TrainConfig {
+    let mut config = config.clone();
+    if !has_images(layout) {
+        config.images = ImagesConfig::default();
+    }
+    config
+}
+
 fn has_images(layout: &Layout) -> bool {
     matches!(
         layout,
@@ -423,6 +433,19 @@ mod tests {
             of(&given, fitted()).unwrap(),
             ([[0.5; 3]; 2], NormalizedBy::Given)
         );
+    }
+
+    #[test]
+    fn settings_of_images_are_those_of_no_run_on_rows() {
+        let mut config = TrainConfig::default();
+        config.images.height = 3;
+        let target = feedline_schemas::manifest::TargetKind::Regression;
+        let rows = Layout::Dense {
+            features: 2,
+            target,
+        };
+        assert_eq!(of_layout(&config, &rows), TrainConfig::default());
+        assert_eq!(of_layout(&config, &Layout::Images { target }), config);
     }
 
     #[test]

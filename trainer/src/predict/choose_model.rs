@@ -178,6 +178,7 @@ impl Own {
             url: dataset.url.clone(),
             reason,
         })?;
+        let config = &images::of_layout(config, layout);
         let settings = TrainSettings::resolve(config, &task)?;
         let weights = match &config.init {
             Some(init) => Some(Weights::read(init, context).await?),

@@ -88,6 +88,7 @@ impl OpenedDataset {
         ))?;
         let manifest = loaders.manifest();
         images::check_layout(&config.images, &manifest.layout)?;
+        let config = &images::of_layout(config, &manifest.layout);
         let artefact = runtime.block_on(read_transform(&context.dataset, manifest))?;
         let tokenizer = match (&manifest.tokens, purpose) {
             (Some(tokens), Purpose::Training) => {
