@@ -22,10 +22,14 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
+use super::paths::FOLDER as CHECKPOINTS;
 use crate::error::Error;
 
 /// Time that the store has once a run was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Prefix of the names of files that the store writes.
+const INCOMPLETE: &[u8] = b".tmp-";
 
 /// Interval at which a wait for the store checks the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -173,6 +177,24 @@ impl RunFolder {
         }
     }
 
+    /// Removes files that a killed training was writing, which have no name yet: no other process writes to a folder that is
+    /// locked. One that cannot be removed does no harm.
+    pub(crate) fn remove_incomplete(&self) {
+        let Some(folder) = self.store.local_path() else {
+            return;
+        };
+        let folders = [folder.join(CHECKPOINTS), folder];
+        let entries = folders
+            .iter()
+            .filter_map(|folder| fs::read_dir(folder).ok());
+        for entry in entries.flatten().flatten() {
+            let is_incomplete = entry.file_name().as_encoded_bytes().starts_with(INCOMPLETE);
+            if is_incomplete && let Err(error) = fs::remove_file(entry.path()) {
+                tracing::debug!(%error, "a file of a killed training stays");
+            }
+        }
+    }
+
     /// Reads an object, or `None` when it is absent.
     ///
     /// # Errors
@@ -312,6 +334,23 @@ mod tests {
         assert!(is_abandoned(&open().store));
         assert!(!is_abandoned(&Store::memory()));
         assert!(open().lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn files_that_a_killed_training_was_writing_are_removed() {
+        let (runtime, place) = (runtime().unwrap(), tempfile::tempdir().unwrap());
+        let path = place.path();
+        let store = Store::open(path.to_str().unwrap(), &StoreOptions::default()).unwrap();
+        let folder = RunFolder::new(runtime.handle().clone(), store);
+        fs::create_dir(path.join(CHECKPOINTS)).unwrap();
+        let kept = ["run.json", "checkpoints/step-00000001.safetensors"];
+        let left = [".tmp-1-2", "checkpoints/.tmp-growing-7"];
+        for name in kept.iter().chain(&left) {
+            fs::write(path.join(name), "x").unwrap();
+        }
+        folder.remove_incomplete();
+        assert!(kept.iter().all(|name| path.join(name).exists()));
+        assert!(!left.iter().any(|name| path.join(name).exists()));
     }
 
     #[test]

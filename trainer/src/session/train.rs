@@ -93,7 +93,10 @@ pub(crate) fn train_opened(
     training.prepare_first_batches();
     let model = training.build_model(build)?;
     let ranks = training.join_ranks(&model.engine)?;
-    let _lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
+    let lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
+    if let Some(Some(_)) = &lock {
+        opened.folder.remove_incomplete();
+    }
     let _page = training.serve_metrics(&ranks)?;
     let report = training.train_on(&ranks, model);
     if let Err(error) = &report {
