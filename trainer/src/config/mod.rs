@@ -2,5 +2,6 @@
 
 pub(crate) mod loader_keys;
 pub(crate) mod name_pattern;
+pub(crate) mod no_effect;
 pub(crate) mod settings;
 pub(crate) mod values;

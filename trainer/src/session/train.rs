@@ -10,7 +10,7 @@ use feedline_schemas::{
 
 use crate::{
     Context, Resume, checkpoint,
-    config::settings,
+    config::{no_effect, settings},
     data::{loaders::Loaders, quarantine::UnusableSamples, samples::Data as _},
     error::Error,
     evaluation::baseline,
@@ -171,6 +171,12 @@ impl OpenedTraining<'_> {
             0 => opened.fit_warnings(&engine, self.context)?,
             _ => Vec::new(),
         };
+        let settings = &opened.plan.settings;
+        if group.local_rank() == 0 {
+            let schedule = settings.schedule(opened.loaders.batches_per_epoch());
+            let layout = engine.model().layout();
+            warnings.extend(no_effect::warnings(settings.config(), &schedule, layout));
+        }
         let (initial, of_init) = opened.initial(&engine)?;
         warnings.extend(of_init);
         let precision = opened.plan.settings.config().precision;

@@ -73,6 +73,14 @@ impl Layout {
         Ok(adapted.finish())
     }
 
+    /// Sides of the matrices that adapters change.
+    pub(crate) fn adapted_sides(&self) -> Vec<[usize; 2]> {
+        let of = |entry: usize| &self.entries()[entry].shape;
+        let adapters = self.adapters.iter();
+        let sides = adapters.map(|adapter| [of(adapter.a)[0], of(adapter.b)[1]]);
+        sides.collect()
+    }
+
     /// The layout without adapters, and the bucket that computes the same without them: to each adapted weight the
     /// product of its adapter is added, computed in f64.
     pub(crate) fn merged(&self, bucket: &[f32]) -> (Self, Vec<f32>) {

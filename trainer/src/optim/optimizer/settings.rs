@@ -172,6 +172,16 @@ pub(crate) fn check_groups(
         let patterns = std::slice::from_ref(&group.parameters);
         name_pattern::check(&key, "parameter", patterns, names.clone())?;
     }
+    let rate_factor = |parameter: &Parameter| {
+        let mut groups = config.group.iter();
+        let group = groups.find(|group| name_pattern::matches(&group.parameters, &parameter.name));
+        group.map_or(1.0, |group| group.rate_factor)
+    };
+    if !parameters.is_empty() && parameters.iter().all(|of| rate_factor(of) == 0.0) {
+        let reason = "every parameter has a `rate_factor` of 0, so nothing would be trained; leave a group out, or give it a \
+                      factor above 0";
+        return Err(wrong("optimizer.group", reason));
+    }
     Ok(())
 }
 
@@ -198,6 +208,34 @@ mod tests {
             assert_eq!(resolve(&resolved).unwrap(), resolved);
             algorithm(&resolved);
         }
+    }
+
+    #[test]
+    fn an_optimizer_that_would_move_no_parameter_is_refused() {
+        let parameter = |name: &str| Parameter {
+            name: name.into(),
+            shape: vec![2],
+            range: 0..2,
+            decays: true,
+            is_hidden: false,
+        };
+        let parameters = ["a.weight", "b.weight"].map(parameter);
+        let check = |pattern: &str| {
+            let config = OptimizerConfig {
+                group: vec![ParameterGroup {
+                    parameters: pattern.into(),
+                    rate_factor: 0.0,
+                    weight_decay: None,
+                    l2: None,
+                    l1: None,
+                }],
+                ..OptimizerConfig::default()
+            };
+            check_groups(&config, &parameters)
+        };
+        let refused = check("*").unwrap_err().to_string();
+        assert!(refused.contains("`train.optimizer.group`"), "{refused}");
+        check("a.*").unwrap();
     }
 
     #[test]
