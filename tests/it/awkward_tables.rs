@@ -134,10 +134,16 @@ fn a_check_finds_that_few_rows_leave_a_split_empty() {
     );
     let many = checked(100, 0);
     assert!(many.contains("no problem found;"), "{many}");
-    // Without the two other splits one row is enough.
+    // Without the two other splits one row is enough, but not to train.
     write_table(folder, "few.csv", "size,price", 1, row);
     let split = "dataset.split={train=1,validation=0,test=0}";
-    let all = run(folder, &["check", "few.toml", "--set", split]).expect(0);
+    let all = ["check", "few.toml", "--set", split];
+    let refused = run(folder, &all).expect(2).stdout;
+    assert!(refused.contains("`dataset.split.validation`"), "{refused}");
+    let text = fs::read_to_string(folder.join("few.toml")).unwrap();
+    let untrained = text.split("\n[train]").next().unwrap();
+    fs::write(folder.join("few.toml"), untrained).unwrap();
+    let all = run(folder, &all).expect(0);
     assert!(all.stdout.contains("no problem found;"), "{all:#?}");
 }
 

@@ -265,11 +265,8 @@ fn png(i: u32) -> Vec<u8> {
     file
 }
 
-/// Without `[dataset.image]` files are stored as they landed, so the loader is the first to decode them.
-#[test]
-fn an_image_that_cannot_be_decoded_is_in_no_metric_and_has_no_prediction_of_another() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// Writes 90 images of two classes, of which 6 end early.
+fn write_album_with_broken_files(folder: &Path) {
     for class in ["red", "blue"] {
         fs::create_dir_all(folder.join("album").join(class)).unwrap();
     }
@@ -281,6 +278,14 @@ fn an_image_that_cannot_be_decoded_is_in_no_metric_and_has_no_prediction_of_anot
         let name = if is_broken { "broken-" } else { "" };
         fs::write(folder.join(format!("album/{class}/{name}{i}.png")), file).unwrap();
     }
+}
+
+/// Without `[dataset.image]` files are stored as they landed, so the loader is the first to decode them.
+#[test]
+fn an_image_that_cannot_be_decoded_is_in_no_metric_and_has_no_prediction_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_album_with_broken_files(folder);
     let text = "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
          [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"image\"\nurl = \"album\"\n\
          [dataset]\nkind = \"images\"\ntarget = \"folder\"\ntask = \"classification\"\n\
