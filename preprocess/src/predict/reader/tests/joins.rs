@@ -139,7 +139,7 @@ impl Joined {
             transform: Transform::new(artefact).unwrap(),
             x: rows
                 .into_iter()
-                .map(|row| (row.origin.row().into(), row.x))
+                .map(|row| (row.origin.row(), row.x))
                 .collect(),
             counts: counts.collect(),
             runtime,
