@@ -19,6 +19,35 @@ use crate::{
 /// Name of the record in the folder of an export. Readers of Parquet folders skip names that begin with `_`.
 pub const RECORD: &str = "_feedline_export.json";
 
+/// Key of [`ExportedRoles`] in the metadata of Parquet files, and in the index of MDS shards.
+pub const ROLES: &str = "feedline.columns";
+
+/// Name of the first member of an archive, which has [`ExportedRoles`]. Readers of WebDataset pass over such names.
+pub const ROLES_MEMBER: &str = "__feedline__";
+
+/// Roles of the columns of an exported dataset, as JSON in its files. A reader passes over fields that it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportedRoles {
+    /// Features, in the order of the elements of a row: numbers, or lists of one fixed length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Image files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Lists of token ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<String>,
+    /// Targets, in the order of the dataset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Names of the classes by id, if the target is a class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
+    /// First 8 bytes of the hash of a row's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
 /// Record of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

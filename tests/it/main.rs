@@ -26,6 +26,7 @@ mod evolved;
 mod examples;
 mod exit_codes;
 mod export;
+mod exported_roles;
 mod fault_table;
 mod features;
 mod first_look;

@@ -2,10 +2,13 @@
 
 use feedline_schemas::manifest::TargetKind;
 
+use crate::Error;
+
 /// Choice of the dataset at the URL and of its columns. All of it is part of the order: it must be
 /// the same on every rank and when resuming.
 ///
-/// Our own shards need none of this. For the other formats the split is found in the names of folders and files, see
+/// Our own shards need none of this, and `columns` and `target` are refused for them. Exports of feedline name their columns
+/// themselves. For the other formats the split is found in the names of folders and files, see
 /// [`SplitChoice`](crate::SplitChoice).
 ///
 /// ```no_run
@@ -58,6 +61,27 @@ impl InputConfig {
             bad_values: BadValues::Fail,
         }
     }
+
+    /// Refuses settings that have no effect on shards of our own.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the setting.
+    pub(super) fn check_shards(&self) -> Result<(), Error> {
+        let refuse = |key, names: &str| {
+            let reason = format!(
+                "the dataset has shards of feedline, whose manifest names {names}; remove the setting, or change `[dataset]` of \
+                 the pipeline and build the dataset again"
+            );
+            Err(Error::Config { key, reason })
+        };
+        if self.columns != ColumnMap::default() {
+            return refuse("columns", "the columns");
+        }
+        if self.target.is_some() {
+            return refuse("target", "the target");
+        }
+        Ok(())
+    }
 }
 
 /// A format of datasets.
@@ -83,10 +107,11 @@ pub enum InputFormat {
 /// `input_ids` gives tokens, and any other gives rows of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnMap {
-    /// Numbers, in the order of the elements of a row: scalars, or lists of one fixed length. Default: all numeric
-    /// columns but the target and the key, in the dataset's order.
+    /// Numbers, in the order of the elements of a row: scalars, or lists of one fixed length; in WebDataset, keys of the
+    /// `json` member. Default: the features of an export of feedline; else all numeric columns but the target, the key and
+    /// those that are called `_feedline_*` or `*__landed`, in the dataset's order.
     pub x: Vec<String>,
-    /// Target. Default: the first of `y`, `label`, `target` and `cls` that exists. In WebDataset, the extension of the
+    /// Target. Default: that of an export of feedline; else the first of `y`, `label`, `target` and `cls` that exists. In WebDataset, the extension of the
     /// member, or the key in its `json` member, also as `json.KEY`; default the member `cls`, or the first of these keys
     /// that is a number in the `json` member.
     pub y: Option<String>,
@@ -95,12 +120,17 @@ pub struct ColumnMap {
     pub image: Option<String>,
     /// Token ids: lists of integers, one document a row.
     pub tokens: Option<String>,
-    /// Key of a row: an unsigned or signed integer, or text or bytes that are hashed. Default: a hash of the file's name
-    /// and the row.
+    /// Key of a row: an unsigned or signed integer, or text or bytes that are hashed. Default: that of an export of feedline;
+    /// else a hash of the file's name and the row, of WebDataset of the sample's name.
     pub key: Option<String>,
 }
 
 impl ColumnMap {
+    /// Returns true if it names neither numbers nor images nor tokens.
+    pub(super) const fn names_no_part(&self) -> bool {
+        self.x.is_empty() && self.image.is_none() && self.tokens.is_none()
+    }
+
     /// Checks that no more is named than a row of a format other than ours can hold.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ use super::{
     foreign::{BlockSize, Foreign, origins},
     opened::OpenedInput,
     record::RowContent,
+    roles::complete_columns,
     warnings::Warnings,
 };
 use crate::{
@@ -91,7 +92,9 @@ impl Mds {
             bytes: shard.stored().bytes,
         });
         let foreign = Foreign::new(store, folder, listed.collect());
-        let (wanted, record) = ChosenMdsColumns::find(&index, config, warnings).map_err(refuse)?;
+        let named = index.roles.as_ref().map(ToString::to_string);
+        let chosen = complete_columns(config, named.as_deref(), warnings).map_err(refuse)?;
+        let (wanted, record) = ChosenMdsColumns::find(&index, &chosen, warnings).map_err(refuse)?;
         if let Some(shard) = index.unchecked_hashes() {
             tracing::warn!(
                 index = url,

@@ -17,6 +17,7 @@ mod names;
 mod opened;
 mod parquet;
 mod record;
+mod roles;
 mod shards;
 pub(crate) mod splits;
 #[cfg(test)]
@@ -30,7 +31,10 @@ pub(crate) use self::{mds::fuzzing as mds_fuzzing, webdataset::fuzzing as webdat
 
 use std::sync::Arc;
 
-use feedline_schemas::{ids::Hash128, manifest::Manifest};
+use feedline_schemas::{
+    ids::Hash128,
+    manifest::{Manifest, Split},
+};
 use feedline_storage::Store;
 
 use crate::{
@@ -56,6 +60,7 @@ use webdataset::WebDataset;
 /// One opened split. Shared by all passes over it.
 #[derive(Debug)]
 pub(crate) struct OpenedSplit {
+    split: Split,
     record: RowContent,
     block_table: Arc<BlockTable>,
     fingerprint: Hash128,
@@ -76,11 +81,12 @@ enum Format {
 impl OpenedSplit {
     fn new<T>(
         opened: OpenedInput<T>,
-        bad_values: BadValues,
+        (split, bad_values): (Split, BadValues),
         warnings: Arc<Warnings>,
         format: impl FnOnce(T) -> Format,
     ) -> Self {
         Self {
+            split,
             record: opened.record,
             block_table: opened.block_table,
             fingerprint: opened.fingerprint,
@@ -118,10 +124,11 @@ impl OpenedSplit {
             },
         ) = match found {
             FoundContent::Shards => {
-                let opened = Shards::open(store, choice.of_manifest(), bad_shards).await?;
-                let (opened, skipped) = opened;
+                config.check_shards()?;
+                let split = choice.of_manifest();
+                let (opened, skipped) = Shards::open(store, split, bad_shards).await?;
                 let wrap = |shards| Format::Shards(Box::new(shards));
-                let input = Self::new(opened, bad, warnings, wrap);
+                let input = Self::new(opened, (split, bad), warnings, wrap);
                 return Ok(Self { skipped, ..input });
             }
             FoundContent::Foreign(format, files) => (format, files),
@@ -152,22 +159,23 @@ impl OpenedSplit {
             ));
         }
         let place = (split, folder.as_str());
+        let rules = (split, bad);
         Ok(match format {
             ForeignFormat::Parquet => {
                 let opened = Parquet::open(store, place, files, config, &warnings).await?;
-                Self::new(opened, bad, warnings, |parquet| {
+                Self::new(opened, rules, warnings, |parquet| {
                     Format::Parquet(Box::new(parquet))
                 })
             }
             ForeignFormat::WebDataset => {
                 let opened = WebDataset::open(store, place, files, config, &warnings).await?;
-                Self::new(opened, bad, warnings, |tar| {
+                Self::new(opened, rules, warnings, |tar| {
                     Format::WebDataset(Box::new(tar))
                 })
             }
             ForeignFormat::Mds => {
                 let opened = Mds::open(store, place, config, &warnings).await?;
-                Self::new(opened, bad, warnings, |mds| Format::Mds(Box::new(mds)))
+                Self::new(opened, rules, warnings, |mds| Format::Mds(Box::new(mds)))
             }
         })
     }
@@ -180,6 +188,11 @@ impl OpenedSplit {
     /// Number of warnings.
     pub(crate) fn warning_count(&self) -> usize {
         self.warnings.count()
+    }
+
+    /// The split.
+    pub(crate) const fn split(&self) -> Split {
+        self.split
     }
 
     /// Content of a row.

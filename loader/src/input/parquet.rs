@@ -12,7 +12,7 @@ use std::{ops::Range, sync::Arc};
 
 use arrow::{array::RecordBatch, compute::concat_batches};
 use bytes::{Buf, Bytes};
-use feedline_schemas::{ids::Hash128, manifest::Split};
+use feedline_schemas::{export::ROLES, ids::Hash128, manifest::Split};
 use feedline_storage::{Listed, Store};
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::{
@@ -33,6 +33,7 @@ use super::{
     foreign::{BlockSize, Foreign, OPEN_READS, RefusedBytes, origins},
     opened::OpenedInput,
     record::RowContent,
+    roles::complete_columns,
     warnings::Warnings,
 };
 use crate::{
@@ -92,12 +93,18 @@ impl Parquet {
                 reason: "none of its files has a row".into(),
             });
         };
+        let refuse = |reason| Error::File {
+            url: store.url_of(folder),
+            reason,
+        };
+        let named = roles_in(first);
+        let chosen = complete_columns(config, named, warnings).map_err(refuse)?;
+        if config.columns.names_no_part() {
+            check_same_roles(&foreign, &read, named)?;
+        }
         let (wanted, record) =
-            ChosenParquetColumns::find(first, read.iter().map(|(m, _)| m), config, warnings)
-                .map_err(|reason| Error::File {
-                    url: store.url_of(folder),
-                    reason,
-                })?;
+            ChosenParquetColumns::find(first, read.iter().map(|(m, _)| m), &chosen, warnings)
+                .map_err(refuse)?;
         let mut footers = Vec::with_capacity(read.len());
         let mut blocks = Vec::with_capacity(read.len());
         for (file, (metadata, hash)) in (0..).zip(read) {
@@ -318,6 +325,31 @@ async fn read_footer(
     let metadata = metadata.and_then(|result| result.map_err(|e| e.to_string()));
     let metadata = metadata.map_err(|e| refuse(format!("its footer cannot be read: {e}")))?;
     Ok((metadata, Hash128::of(&footer)))
+}
+
+/// Roles of the columns that the footer of an export names, as JSON.
+fn roles_in(metadata: &ArrowReaderMetadata) -> Option<&str> {
+    let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
+    let pair = pairs.iter().find(|pair| pair.key == ROLES)?;
+    pair.value.as_deref()
+}
+
+/// Checks that the files with rows name the same roles: others are of another export, whose values may mean something else.
+fn check_same_roles(
+    foreign: &Foreign,
+    read: &[(ArrowReaderMetadata, Hash128)],
+    named: Option<&str>,
+) -> Result<(), Error> {
+    for (file, (metadata, _)) in (0..).zip(read) {
+        if metadata.metadata().num_row_groups() > 0 && roles_in(metadata) != named {
+            let reason = format!(
+                "it names other columns as features and target in `{ROLES}` than the first file does: it is of another export; \
+                 read each export by itself, or name the columns in `columns`"
+            );
+            return Err(foreign.refuse(file, reason));
+        }
+    }
+    Ok(())
 }
 
 /// Finds what is wanted in one file.

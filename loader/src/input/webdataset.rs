@@ -1,8 +1,9 @@
 //! WebDataset as an input: tar files in which consecutive members with one name, up to its first dot after the last
-//! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the image and the class of sample `a/0001`.
+//! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the image and the class of sample `a/0001`. In place of images,
+//! rows of numbers are read from the `json` members, where the settings or an export of feedline name their keys.
 //!
 //! Rules: members that are no files, and files whose name has no dot or begins with one, are passed
-//! over. Every sample must have one image, and a label if any sample has one. A member that comes
+//! over. Every sample must have one image or row, and a label if any sample has one. A member that comes
 //! twice in a sample is refused, and so is a key that comes back later in the same file: a writer
 //! that sorted differently would lose one of the two. An archive must end as archives do, so that a
 //! truncated one is noticed.
@@ -10,10 +11,12 @@
 //! Opening walks all headers, which reads small members whole; a block is about 1 MiB of consecutive samples, and its
 //! headers are walked again when it is read. So the index has three numbers a block.
 
+mod decode;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod label;
 mod members;
+mod rows;
 mod walk;
 
 use std::{
@@ -27,22 +30,25 @@ use feedline_schemas::{
     ids::Hash128,
     manifest::{Split, TargetKind},
 };
-use feedline_storage::{Listed, Store};
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
+use feedline_storage::{Listed, Store, tar::BLOCK};
+use futures::{StreamExt, TryStreamExt, stream};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use self::{
-    label::{Label, Labels},
+    decode::SampleDecoder,
+    label::Labels,
     members::{IMAGES, SampleMembers},
-    walk::{ArchiveWindow, Problem, walk},
+    rows::JsonRow,
+    walk::{ArchiveWindow, Problem, roles_in, walk},
 };
-use super::block_rows::{BlockRows, BlockTarget, ImageRows, Spans};
+use super::block_rows::BlockRows;
 use super::{
     config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
-    names::UNKNOWN_CLASSES,
+    names::{TARGETS, UNKNOWN_CLASSES},
     opened::OpenedInput,
     record::RowContent,
+    roles::complete_columns,
     splits::list,
     warnings::Warnings,
 };
@@ -54,6 +60,8 @@ use crate::{
 
 /// A block ends with the sample that reaches this size.
 const BLOCK_BYTES: u64 = 1 << 20;
+/// Bytes of the first archive that are read for its roles of columns.
+const FIRST_BYTES: u64 = 64 << 10;
 /// Extensions that are remembered, to name them.
 const MOST_EXTENSIONS: usize = 100;
 
@@ -62,8 +70,7 @@ const MOST_EXTENSIONS: usize = 100;
 pub(super) struct WebDataset {
     foreign: Foreign,
     block_table: Arc<BlockTable>,
-    wanted: Arc<SampleMembers>,
-    target: TargetKind,
+    decoder: SampleDecoder,
     /// Blocks of every archive.
     blocks: Vec<Vec<TarBlock>>,
 }
@@ -81,6 +88,10 @@ struct ArchiveIndex {
     labels: Labels,
     /// Extensions of members.
     extensions: BTreeSet<String>,
+    /// Numbers of the first row, where rows are read.
+    width: Option<usize>,
+    /// Roles of the columns of an export, as JSON.
+    roles: Option<Bytes>,
     hash: u128,
 }
 
@@ -91,48 +102,54 @@ impl WebDataset {
         (split, folder): (Split, &str),
         listed: Vec<Listed>,
         config: &InputConfig,
-        warnings: &Warnings,
+        warnings: &Arc<Warnings>,
     ) -> Result<OpenedInput<Self>, Error> {
         let foreign = Foreign::new(store, folder, listed);
         let refuse = |reason| Error::File {
             url: store.url_of(folder),
             reason,
         };
-        check(&config.columns).map_err(refuse)?;
-        let wanted = SampleMembers {
-            image: config.columns.image.clone(),
-            label: config.columns.y.clone(),
-        };
+        let named = first_roles(&foreign).await?;
+        let text = named.as_ref().map(|text| String::from_utf8_lossy(text));
+        let chosen = complete_columns(config, text.as_deref(), warnings).map_err(refuse)?;
+        let wanted = members_to_read(&config.columns, &chosen.columns).map_err(refuse)?;
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
         let indices: Vec<ArchiveIndex> = stream::iter(scans)
             .buffered(OPEN_READS)
             .try_collect()
             .await?;
-        let target = target(&indices, config.target, wanted.label.as_deref()).map_err(refuse)?;
-        say(&indices, target, &wanted, warnings);
-        let size = |block: &TarBlock| BlockSize {
-            rows: block.rows,
-            bytes: block.bytes.end - block.bytes.start,
+        if config.columns.names_no_part() {
+            check_same_roles(&foreign, &indices, named.as_ref())?;
+        }
+        let target = target(&indices, chosen.target, wanted.label.as_deref()).map_err(refuse)?;
+        say(&indices, (target, chosen.target), &wanted, warnings);
+        let features = width(&indices).map_err(refuse)?;
+        let decoder = SampleDecoder {
+            wanted: Arc::new(wanted),
+            target,
+            features,
+            warnings: Arc::clone(warnings),
         };
-        let sizes = indices
+        let record = decoder.record().map_err(refuse)?;
+        let sizes: Vec<Vec<BlockSize>> = indices
             .iter()
-            .map(|index| index.blocks.iter().map(size).collect());
-        let block_table = foreign.block_table(split, &sizes.collect::<Vec<_>>())?;
+            .map(|index| index.blocks.iter().map(|b| decoder.size(b)).collect())
+            .collect();
+        let block_table = foreign.block_table(split, &sizes)?;
         let mut identity = format!("webdataset {config:?}\n").into_bytes();
         for (file, index) in foreign.files().iter().zip(&indices) {
             let line = format!("{} {} {:032x}\n", file.path, file.bytes, index.hash);
             identity.extend(line.bytes());
         }
         Ok(OpenedInput {
-            record: RowContent::Images { target },
+            record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             format: Self {
                 foreign,
                 block_table,
-                wanted: Arc::new(wanted),
-                target,
+                decoder,
                 blocks: indices.into_iter().map(|index| index.blocks).collect(),
             },
         })
@@ -163,11 +180,11 @@ impl WebDataset {
         let TarBlock { bytes, rows } = blocks[number as usize].clone();
         let before = &blocks[..number as usize];
         let first_row = before.iter().map(|block| u64::from(block.rows)).sum();
-        let (wanted, target, start) = (Arc::clone(&self.wanted), self.target, bytes.start);
+        let (decoder, start) = (self.decoder.clone(), bytes.start);
         let seed = xxh3_64(self.foreign.file(file).path.as_bytes());
         let decode = move |parts: Vec<Bytes>| {
             let bytes = parts.into_iter().next().unwrap_or_default();
-            Ok(images(&bytes, start, rows, &wanted, target, seed)?)
+            Ok(decoder.decode(&bytes, start, rows, seed)?)
         };
         let mut read = self
             .foreign
@@ -231,17 +248,109 @@ fn target(
     }
 }
 
-/// Refuses names of columns that samples cannot have.
-fn check(columns: &ColumnMap) -> Result<(), String> {
+impl SampleDecoder {
+    /// Content of a row.
+    fn record(&self) -> Result<RowContent, String> {
+        let target = self.target;
+        if self.wanted.row.is_none() {
+            return Ok(RowContent::Images { target });
+        }
+        let features = u32::try_from(self.features);
+        let features = features.map_err(|_| "its rows have more than 2^32 numbers")?;
+        Ok(RowContent::Dense { features, target })
+    }
+
+    /// Rows of a block, and the bytes that they take.
+    fn size(&self, block: &TarBlock) -> BlockSize {
+        let rows = u64::from(block.rows);
+        BlockSize {
+            rows: block.rows,
+            bytes: match self.wanted.row {
+                Some(_) => rows * (self.features as u64 * 4 + 20),
+                None => block.bytes.end - block.bytes.start,
+            },
+        }
+    }
+}
+
+/// Members that are read, by the columns that the settings name and those that an export adds.
+///
+/// # Errors
+/// A message for columns that samples cannot have.
+fn members_to_read(named: &ColumnMap, chosen: &ColumnMap) -> Result<SampleMembers, String> {
+    let reads_rows = !chosen.x.is_empty();
     let unknown = [
-        ("x", !columns.x.is_empty()),
-        ("tokens", columns.tokens.is_some()),
-        ("key", columns.key.is_some()),
+        ("tokens", named.tokens.is_some()),
+        ("key", named.key.is_some() && !reads_rows),
     ];
-    match unknown.iter().find(|(_, is_named)| *is_named) {
-        None => Ok(()),
-        Some((name, _)) => Err(format!(
-            "`columns.{name}` is named, and of WebDataset an image and a label are read; leave it out"
+    if let Some((name, _)) = unknown.iter().find(|(_, is_named)| *is_named) {
+        return Err(format!(
+            "`columns.{name}` is named, and of WebDataset an image and a label are read, or numbers of the `json` member; \
+             leave it out"
+        ));
+    }
+    named.check()?;
+    if chosen.tokens.is_some() {
+        return Err(
+            "its samples are documents of token ids, and of WebDataset images and rows of numbers are read; export it as \
+             Parquet or MDS, or read the dataset itself"
+                .into(),
+        );
+    }
+    Ok(SampleMembers {
+        image: named.image.clone(),
+        // An export has its target in the `json` member, whatever its name is.
+        label: named
+            .y
+            .clone()
+            .or_else(|| Some(format!("json.{}", chosen.y.as_deref()?))),
+        row: reads_rows.then(|| JsonRow {
+            x: chosen.x.clone(),
+            key: chosen.key.clone(),
+        }),
+    })
+}
+
+/// Roles of the columns that the first archive names.
+async fn first_roles(foreign: &Foreign) -> Result<Option<Bytes>, Error> {
+    let bytes = foreign.files().first().map_or(0, |file| file.bytes);
+    let bytes = bytes.min(FIRST_BYTES);
+    if bytes < BLOCK {
+        return Ok(None);
+    }
+    let mut window = ArchiveWindow {
+        source: Some((foreign, 0)),
+        start: 0,
+        bytes: foreign.get_range(0, 0..bytes).await?,
+        end: foreign.file(0).bytes,
+    };
+    roles_in(&mut window).await
+}
+
+/// Checks that the archives name the same roles: others are of another export, whose values may mean something else.
+fn check_same_roles(
+    foreign: &Foreign,
+    indices: &[ArchiveIndex],
+    named: Option<&Bytes>,
+) -> Result<(), Error> {
+    for (file, index) in (0..).zip(indices) {
+        if !index.blocks.is_empty() && index.roles.as_ref() != named {
+            let reason = "its first member names other columns as features and target than that of the first archive: it is of \
+                          another export; read each export by itself, or name the columns in `columns`";
+            return Err(foreign.refuse(file, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of a row; 0 where images are read.
+fn width(indices: &[ArchiveIndex]) -> Result<usize, String> {
+    let mut widths = indices.iter().filter_map(|index| index.width);
+    let first = widths.next().unwrap_or(0);
+    match widths.find(|width| *width != first) {
+        None => Ok(first),
+        Some(other) => Err(format!(
+            "the rows of one archive have `{first}` numbers, and those of another `{other}`"
         )),
     }
 }
@@ -253,13 +362,27 @@ fn members(indices: &[ArchiveIndex]) -> BTreeSet<&str> {
 }
 
 /// Says what was decided about members that are not named.
-fn say(indices: &[ArchiveIndex], target: TargetKind, wanted: &SampleMembers, warnings: &Warnings) {
+fn say(
+    indices: &[ArchiveIndex],
+    (target, asked): (TargetKind, Option<TargetKind>),
+    wanted: &SampleMembers,
+    warnings: &Warnings,
+) {
+    let has_labels = |name: &str| name == "json" || name == "txt";
+    if target == TargetKind::None && asked.is_none() && members(indices).into_iter().any(has_labels)
+    {
+        warnings.add(&format!(
+            "no target is read, since no sample has a member `cls` or a number called {} in `json`; name the member or the \
+             key in `columns.y`, or set `target` to none",
+            list(TARGETS.iter().copied())
+        ));
+    }
     if target != TargetKind::None && indices.iter().any(|index| index.labels.in_json > 0) {
         warnings.add(
             "labels are read from the `json` members; name the key in `columns.y`, or set `target` to none",
         );
     }
-    if wanted.image.is_some() {
+    if wanted.image.is_some() || wanted.row.is_some() {
         return;
     }
     let is_image = |name: &&str| {
@@ -286,6 +409,9 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &SampleMembers) -> Result<Ar
     let mut index = ArchiveIndex::default();
     let mut keys = HashSet::new();
     let mut hash = Xxh3::new();
+    index.roles = roles_in(&mut window).await?;
+    hash.update(index.roles.as_deref().unwrap_or_default());
+    let width = &mut index.width;
     let labels = &mut index.labels;
     let blocks = &mut index.blocks;
     let extensions = &mut index.extensions;
@@ -297,6 +423,10 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &SampleMembers) -> Result<Ar
             ));
         }
         labels.take(sample.label, sample.json_label);
+        if let (None, Some(row), Some(json)) = (&width, &wanted.row, &sample.json) {
+            let read = row.width(json);
+            *width = Some(read.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?);
+        }
         for extension in &sample.extensions {
             if extensions.len() < MOST_EXTENSIONS && !extensions.contains(extension) {
                 extensions.insert(extension.clone());
@@ -326,64 +456,4 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &SampleMembers) -> Result<Ar
     }
     index.hash = hash.digest128();
     Ok(index)
-}
-
-/// The rows of a block whose bytes begin at `start` of the archive. Images stay where they are.
-fn images(
-    bytes: &Bytes,
-    start: u64,
-    rows: u32,
-    wanted: &SampleMembers,
-    target: TargetKind,
-    seed: u64,
-) -> Result<BlockRows, String> {
-    let count = rows as usize;
-    let mut window = ArchiveWindow {
-        source: None,
-        start,
-        bytes: bytes.clone(),
-        end: start + bytes.len() as u64,
-    };
-    let (mut spans, mut keys) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let (mut numbers, mut classes) = (Vec::new(), Vec::new());
-    let mut unused = Xxh3::new();
-    let walked = walk(&mut window, wanted, &mut unused, |sample| {
-        let image = sample.image.unwrap_or(0..0);
-        let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
-        spans.push((at(image.start), at(image.end)));
-        keys.push(xxh3_64_with_seed(sample.key.as_bytes(), seed));
-        match (target, sample.label.or(sample.json_label)) {
-            (TargetKind::None | TargetKind::Regressions { .. }, _) => {}
-            (TargetKind::Regression, Some(label)) => numbers.push(label.as_number()),
-            (TargetKind::Classification { .. }, Some(Label::Integer(class))) => {
-                // What does not fit is out of range, and -1 is so too.
-                classes.push(i32::try_from(class).unwrap_or(-1));
-            }
-            _ => return Err(format!("sample `{}` has no label that fits", sample.key)),
-        }
-        Ok(())
-    });
-    match walked.now_or_never() {
-        Some(Ok(())) => {}
-        Some(Err(Problem::Content(reason))) => return Err(reason),
-        Some(Err(Problem::Read(_))) | None => return Err("a member is outside its block".into()),
-    }
-    if spans.len() != count {
-        let found = spans.len();
-        return Err(format!(
-            "it has `{found}` samples, and had `{rows}` when the archive was opened"
-        ));
-    }
-    Ok(BlockRows::Images(ImageRows {
-        bytes: bytes.clone().into(),
-        spans: Spans::Apart(spans),
-        y: match target {
-            TargetKind::None | TargetKind::Regressions { .. } => BlockTarget::None,
-            TargetKind::Regression => BlockTarget::Regression(numbers.into()),
-            TargetKind::Classification { .. } => BlockTarget::Classification(classes.into()),
-        },
-        keys: keys.into(),
-        origins: Vec::new().into(),
-        bad: Vec::new(),
-    }))
 }

@@ -102,6 +102,7 @@ pub(super) async fn open(
             "it only serves to find duplicates".to_owned(),
         )]),
         facts: facts(&landed),
+        roles: None,
         notes: notes(&landed, latest.is_some()),
         beside: Vec::new(),
         text: None,

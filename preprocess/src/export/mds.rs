@@ -2,7 +2,8 @@
 //!
 //! A shard is: number of samples `n` (`u32`), `n + 1` offsets (`u32`, from the file's beginning; the last is the file's
 //! length), the writer's settings as JSON, and the samples. A sample is the lengths (`u32`) of its columns that have no fixed
-//! size, then the columns' values, in the order of their names. All numbers are little endian. `index.json` names the shards.
+//! size, then the columns' values, in the order of their names. All numbers are little endian. `index.json` names the shards, and
+//! of a dataset the roles of the columns under a key that readers pass over.
 
 use std::sync::Arc;
 
@@ -15,7 +16,11 @@ use arrow::{
     error::ArrowError,
 };
 use feedline_image::Format;
-use feedline_schemas::{ids::Hash128, manifest::Split};
+use feedline_schemas::{
+    export::{ExportedRoles, ROLES},
+    ids::Hash128,
+    manifest::Split,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -82,6 +87,8 @@ struct MdsColumn {
 /// The columns of a table, sorted by name as the format wants them.
 pub(super) struct MdsColumns {
     all: Arc<Vec<MdsColumn>>,
+    /// Roles of the columns, for the index.
+    roles: Option<ExportedRoles>,
     /// Columns that differ from those of the table, with the reason.
     pub(super) converted: Vec<(String, String)>,
 }
@@ -105,6 +112,7 @@ impl MdsColumns {
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self {
             all: Arc::new(all),
+            roles: table.roles.clone(),
             converted,
         })
     }
@@ -208,6 +216,7 @@ const fn number(r#type: &DataType) -> Option<(&'static str, u32)> {
 pub(super) struct MdsParts {
     out: OutFolder,
     columns: Arc<Vec<MdsColumn>>,
+    roles: Option<ExportedRoles>,
     split: Option<Split>,
     limits: FileLimits,
     compresses: bool,
@@ -228,11 +237,12 @@ impl MdsParts {
         split: Option<Split>,
         (limits, compresses): (FileLimits, bool),
     ) -> Self {
-        let columns = Arc::clone(&columns.all);
+        let (columns, roles) = (Arc::clone(&columns.all), columns.roles.clone());
         let config = settings(&columns, &limits, compresses).to_string();
         Self {
             out,
             columns,
+            roles,
             split,
             limits,
             compresses,
@@ -351,7 +361,10 @@ impl PartWriter for MdsParts {
             self.end()?;
         }
         let folder = self.split.map_or("", Split::as_str);
-        let index = json!({ "version": 2, "shards": self.shards });
+        let mut index = json!({ "version": 2, "shards": self.shards });
+        if let Some(roles) = &self.roles {
+            index[ROLES] = json!(roles);
+        }
         Ok(PartFiles {
             files: self.files,
             closing: vec![(in_folder(folder, INDEX), index.to_string().into_bytes())],

@@ -24,7 +24,7 @@ use arrow::datatypes::DataType;
 use bytes::Bytes;
 use feedline_schemas::{
     config::SourceConfig,
-    export::{DataExportReport, ExportFormat, ExportedFile},
+    export::{DataExportReport, ExportFormat, ExportedFile, ROLES},
     ids::{Hash128, Name},
     progress::Progress,
 };
@@ -212,6 +212,9 @@ async fn open(request: &ExportRequest<'_>, context: &Context) -> Result<ExportTa
     table
         .facts
         .push(("feedline.pipeline".to_owned(), request.pipeline.to_string()));
+    if let Some(roles) = table.roles_text()? {
+        table.facts.push((ROLES.to_owned(), roles));
+    }
     if !table.json_text.is_empty() {
         let names = table.json_text.join("`, `");
         table
@@ -279,9 +282,14 @@ impl FormatPlan {
         })
     }
 
-    fn open(&self, table: &ExportTable, part: &ExportPart, out: OutFolder) -> Box<dyn PartWriter> {
+    fn open(
+        &self,
+        table: &ExportTable,
+        part: &ExportPart,
+        out: OutFolder,
+    ) -> Result<Box<dyn PartWriter>, Error> {
         let split = part.split;
-        match self {
+        Ok(match self {
             Self::Parquet(settings) => {
                 let folder = split.map(|split| split.as_str().to_owned());
                 let naming = Naming::Parts(folder.unwrap_or_default());
@@ -290,11 +298,11 @@ impl FormatPlan {
             Self::Hub(columns, settings) => {
                 Box::new(HubParts::new(columns, (**settings).clone(), split))
             }
-            Self::Samples(limits) => Box::new(SampleParts::new(out, table, split, *limits)),
+            Self::Samples(limits) => Box::new(SampleParts::new(out, table, split, *limits)?),
             Self::Mds(columns, limits, compresses) => {
                 Box::new(MdsParts::new(out, columns, split, (*limits, *compresses)))
             }
-        }
+        })
     }
 }
 
@@ -321,7 +329,7 @@ async fn write(
     let meter = PassProgress::new(progress, "export: write", table.rows_in_files());
     let (mut all, mut rounded) = (PartFiles::default(), RoundedNumbers::default());
     for part in table.parts.iter().filter(|part| part.rows > 0) {
-        let mut writer = format.open(table, part, out.clone());
+        let mut writer = format.open(table, part, out.clone())?;
         for file in &part.files {
             let read = table.read(file, writer, |writer, rows| writer.write(rows));
             let (next, of_file) = read.await?;

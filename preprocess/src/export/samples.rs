@@ -1,11 +1,12 @@
 //! WebDataset: tar files of samples. A sample is `KEY.json` with the columns, a file for each binary cell, and `KEY.txt` for a
-//! column of documents. Keys are the numbers of the rows in their part. Headers have no times and no owners.
+//! column of documents. Keys are the numbers of the rows in their part. The first member of a file of a dataset has the roles of
+//! the columns. Headers have no times and no owners.
 
 use std::collections::BTreeSet;
 
 use arrow::array::{Array as _, RecordBatch};
 use feedline_image::Format;
-use feedline_schemas::manifest::Split;
+use feedline_schemas::{export::ROLES_MEMBER, manifest::Split};
 use tar::{Builder, EntryType, Header};
 
 use super::{
@@ -22,6 +23,8 @@ pub(super) struct SampleParts {
     limits: FileLimits,
     split: Option<Split>,
     columns: Vec<SampleColumn>,
+    /// Roles of the columns, as JSON.
+    roles: Option<String>,
     open: Option<OpenTar>,
     files: Vec<StoredFile>,
     /// Rows so far.
@@ -90,26 +93,31 @@ impl SampleParts {
         table: &ExportTable,
         split: Option<Split>,
         limits: FileLimits,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Error> {
+        Ok(Self {
             out,
             limits,
             split,
             columns: columns(table),
+            roles: table.roles_text()?,
             open: None,
             files: Vec::new(),
             rows: 0,
             not_finite: 0,
-        }
+        })
     }
 
     fn begin(&self) -> Result<OpenTar, Error> {
         let file = self.out.create("")?;
-        Ok(OpenTar {
+        let mut open = OpenTar {
             failure: file.failure(),
             tar: Builder::new(file),
             rows: 0,
-        })
+        };
+        if let Some(roles) = &self.roles {
+            open.put(ROLES_MEMBER, roles.as_bytes())?;
+        }
+        Ok(open)
     }
 
     fn end(&mut self, open: OpenTar) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use feedline_schemas::{
-    export::ExportedRows,
+    export::{ExportedRoles, ExportedRows},
     manifest::{KeptColumn, Manifest, Split, SplitShards},
     record::ColumnType,
     transform::{FittedTarget, TransformArtefact},
@@ -41,6 +41,8 @@ use crate::{
 
 /// Features that get a column each, at most; more stay a list.
 const MOST_FEATURES: usize = 1_000;
+/// Inputs that are listed for people.
+const LISTED_FEATURES: usize = 50;
 /// Class names that are listed for people.
 const LISTED_CLASSES: usize = 50;
 /// Names of the columns that identify a row. No source column begins like them.
@@ -90,6 +92,7 @@ pub(super) async fn open(dataset: &Store) -> Result<ExportTable, Error> {
     };
     let mut notes = notes(&manifest, &artefact);
     notes.extend(columns.notes);
+    notes.extend(role_note(&columns.roles));
     Ok(ExportTable {
         of: ExportedRows::Dataset {
             name: manifest.dataset.clone(),
@@ -104,6 +107,7 @@ pub(super) async fn open(dataset: &Store) -> Result<ExportTable, Error> {
         left_out: BTreeMap::new(),
         json_text: columns.json_text,
         facts: facts(&manifest),
+        roles: Some(columns.roles),
         notes,
         beside,
         text: None,
@@ -127,6 +131,8 @@ struct ShardColumns {
     converted: BTreeMap<String, String>,
     json_text: Vec<String>,
     notes: Vec<String>,
+    /// Use of the columns by a reader of the files.
+    roles: ExportedRoles,
 }
 
 impl ShardColumns {
@@ -142,6 +148,7 @@ impl ShardColumns {
         }
         if schema.index_of("image").is_ok() {
             let name = self.unique("image", "_file");
+            self.roles.image = Some(name.clone());
             self.push(
                 ExportColumn {
                     content: ColumnContent::Image,
@@ -156,6 +163,7 @@ impl ShardColumns {
                 DataType::List(item) => DataType::new_list(item.data_type().clone(), true),
                 other => other.clone(),
             };
+            self.roles.tokens = Some(name.clone());
             let column = ExportColumn::plain(name, r#type, false);
             self.push(column, ShardCells::Whole("tokens".to_owned()));
         }
@@ -172,6 +180,7 @@ impl ShardColumns {
             let column = ExportColumn::plain(name, DataType::UInt64, false);
             self.push(column, ShardCells::Whole(own.to_owned()));
         }
+        self.roles.key = Some(KEY.to_owned());
     }
 
     fn push(&mut self, column: ExportColumn, cells: ShardCells) {
@@ -209,6 +218,7 @@ impl ShardColumns {
                     true,
                 );
                 let column = ExportColumn::plain("x", list, false);
+                self.roles.features.push("x".to_owned());
                 self.push(column, ShardCells::Whole("x".to_owned()));
                 let features = artefact.features.iter().take(MOST_FEATURES);
                 let features: Vec<&str> = features.map(|f| f.name.as_str()).collect();
@@ -220,6 +230,7 @@ impl ShardColumns {
             None => {
                 for (place, feature) in artefact.features.iter().enumerate() {
                     let column = ExportColumn::plain(&feature.name, number.clone(), false);
+                    self.roles.features.push(feature.name.clone());
                     self.push(column, ShardCells::Element("x", place));
                 }
                 let text = format!("a column for each of its {width} features");
@@ -245,6 +256,7 @@ impl ShardColumns {
                 ),
                 None => held.clone(),
             };
+            self.roles.targets.push(name.clone());
             let column = ExportColumn::plain(name, r#type, false);
             return self.push(column, ShardCells::Whole("y".to_owned()));
         }
@@ -257,9 +269,11 @@ impl ShardColumns {
             let content = match target {
                 FittedTarget::Regression { .. } => ColumnContent::Plain,
                 FittedTarget::Classification { classes, .. } => {
+                    self.roles.classes.clone_from(classes);
                     ColumnContent::Classes(classes.clone())
                 }
             };
+            self.roles.targets.push(name.clone());
             let r#type = match content {
                 ColumnContent::Classes(_) => DataType::Int32,
                 _ => DataType::Float32,
@@ -295,6 +309,35 @@ impl ShardColumns {
         let column = ExportColumn::plain(name, landed_type(kept.r#type), true);
         self.push(column, ShardCells::Whole(kept.name.clone()));
     }
+}
+
+/// The columns of the model, for people: the others are no features.
+fn role_note(roles: &ExportedRoles) -> Option<String> {
+    let parts = roles
+        .features
+        .iter()
+        .chain(&roles.image)
+        .chain(&roles.tokens);
+    let inputs: Vec<String> = parts.map(|name| format!("`{name}`")).collect();
+    let more = match inputs.len().saturating_sub(LISTED_FEATURES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let listed = inputs.get(..LISTED_FEATURES).unwrap_or(&inputs).join(", ");
+    let targets: Vec<String> = roles
+        .targets
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let target = match targets.is_empty() {
+        true => "it has no target".to_owned(),
+        false => format!("the target is {}", targets.join(", ")),
+    };
+    (!inputs.is_empty()).then(|| {
+        format!(
+            "The inputs of a model are {listed}{more}; {target}. The other columns are no inputs."
+        )
+    })
 }
 
 /// Place of the target's row behind a window.

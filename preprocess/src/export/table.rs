@@ -5,10 +5,15 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, RecordBatch},
     datatypes::{DataType, Field, Schema, SchemaRef},
+    error::ArrowError,
 };
 use bytes::Bytes;
 use feedline_image::Format;
-use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
+use feedline_schemas::{
+    export::{ExportedRoles, ExportedRows},
+    ids::Hash128,
+    manifest::Split,
+};
 use feedline_storage::Store;
 
 use super::{cells::bytes_of, widen::RoundedNumbers};
@@ -34,6 +39,8 @@ pub(super) struct ExportTable {
     pub(super) json_text: Vec<String>,
     /// Facts for the metadata of files, by key.
     pub(super) facts: Vec<(String, String)>,
+    /// Use of the columns of a dataset; absent for landed rows.
+    pub(super) roles: Option<ExportedRoles>,
     /// Paragraphs for people.
     pub(super) notes: Vec<String>,
     /// Further files, with their content.
@@ -112,6 +119,12 @@ impl ExportTable {
     /// Schema of the rows.
     pub(super) fn schema(&self) -> SchemaRef {
         schema_of(self.columns.iter().cloned())
+    }
+
+    /// The roles of the columns as JSON.
+    pub(super) fn roles_text(&self) -> Result<Option<String>, Error> {
+        let text = self.roles.as_ref().map(serde_json::to_string).transpose();
+        text.map_err(|e| Error::Arrow(ArrowError::JsonError(e.to_string())))
     }
 
     /// Rows that will be written.

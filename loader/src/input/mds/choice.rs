@@ -6,6 +6,7 @@ use super::{
     super::{
         config::ColumnMap,
         names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+        roles::is_never_feature,
     },
     encoding::{Encoding, Number},
 };
@@ -106,6 +107,7 @@ impl NamedColumns<'_> {
         }
         let free = (0..self.names.len()).filter(|c| Some(*c) != y && Some(*c) != key);
         let columns: Vec<_> = free
+            .filter(|column| !is_never_feature(&self.names[*column]))
             .filter_map(|column| self.numbers(column).ok())
             .collect();
         if columns.is_empty() {

@@ -10,6 +10,7 @@ use super::{
     super::{
         config::{InputConfig, check_target},
         record::RowContent,
+        roles::{warn_that_all_are_features, warn_without_target},
         splits::list,
         warnings::Warnings,
     },
@@ -91,10 +92,22 @@ impl ChosenMdsColumns {
             key,
             warnings: Arc::clone(warnings),
         };
-        if map.x.is_empty() && map.image.is_none() && map.tokens.is_none() {
+        if map.names_no_part() {
             wanted.name_unread();
         }
+        if y.is_none() && config.target.is_none() {
+            wanted.warn_of_missing_target(map.x.is_empty());
+        }
         Ok((wanted, record))
+    }
+
+    /// Warns that there is no target, where the settings say neither which column it is nor that there is none.
+    fn warn_of_missing_target(&self, all_are_features: bool) {
+        match self.payload {
+            MdsPayload::Dense(..) if all_are_features => warn_that_all_are_features(&self.warnings),
+            MdsPayload::Images(_) if self.names.len() > 1 => warn_without_target(&self.warnings),
+            _ => {}
+        }
     }
 
     /// Says which columns are not read, where the settings do not say which are.

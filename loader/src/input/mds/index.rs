@@ -10,6 +10,9 @@ use xxhash_rust::xxh3::Xxh3;
 pub(super) struct MdsIndex {
     version: u32,
     pub(super) shards: Vec<ShardEntry>,
+    /// Roles of the columns, of an export of feedline.
+    #[serde(default, rename = "feedline.columns")]
+    pub(super) roles: Option<serde_json::Value>,
 }
 
 /// A shard as the index has it.

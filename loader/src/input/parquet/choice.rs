@@ -7,6 +7,7 @@ use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::statistics::Statis
 use super::super::{
     config::ColumnMap,
     names::{IMAGES, TOKENS, UNKNOWN_CLASSES},
+    roles::{is_never_feature, warn_of_own_names, warn_that_all_are_features, warn_without_target},
     warnings::Warnings,
 };
 
@@ -84,7 +85,7 @@ pub(super) fn payload(
     let columns: Vec<_> = schema
         .fields()
         .iter()
-        .filter(|field| !is_taken(field))
+        .filter(|field| !is_taken(field) && !is_never_feature(field.name()))
         .filter_map(|field| Some((field.as_ref().clone(), width(first, field).ok()?)))
         .collect();
     if columns.is_empty() {
@@ -112,9 +113,14 @@ pub(super) fn warn_of_left_out(
         let mut read = columns.iter().map(|(field, _)| field).chain(taken);
         read.any(|field| field.name() == name)
     };
+    let is_own = |field: &Field| is_never_feature(field.name()) && is_number(field.data_type());
     let fields = schema.fields().iter();
+    let own = fields
+        .clone()
+        .filter(|field| is_own(field) && !is_read(field.name()));
+    warn_of_own_names(own.map(|field| field.name().as_str()), warnings);
     let left: Vec<String> = fields
-        .filter(|field| !is_read(field.name()))
+        .filter(|field| !is_read(field.name()) && !is_own(field))
         .map(|field| format!("`{}` ({})", field.name(), field.data_type()))
         .collect();
     if left.is_empty() {
@@ -129,6 +135,27 @@ pub(super) fn warn_of_left_out(
         "columns are left out, since they are no numbers: {named}{more}; name those to read with `columns.x`, or a target \
          with `columns.y`"
     ));
+}
+
+/// Warns that there is no target, where the settings say neither which column it is nor that there is none.
+pub(super) fn warn_of_missing_target(
+    schema: &Schema,
+    payload: &ParquetPayload,
+    map: &ColumnMap,
+    key: Option<&Field>,
+    warnings: &Warnings,
+) {
+    match payload {
+        ParquetPayload::Dense(_) if map.x.is_empty() => warn_that_all_are_features(warnings),
+        ParquetPayload::Images(image) => {
+            let is_other =
+                |name: &str| name != image.name() && key.is_none_or(|k| name != k.name());
+            if schema.fields().iter().any(|field| is_other(field.name())) {
+                warn_without_target(warnings);
+            }
+        }
+        ParquetPayload::Dense(_) | ParquetPayload::Tokens(..) => {}
+    }
 }
 
 fn is_number(data_type: &DataType) -> bool {

@@ -18,7 +18,7 @@ use super::{
         record::RowContent,
         warnings::Warnings,
     },
-    choice::{ParquetPayload, column, payload, target, warn_of_left_out},
+    choice::{ParquetPayload, column, payload, target, warn_of_left_out, warn_of_missing_target},
     convert::{cast, dense, get, image_bytes, tokens, without_nulls},
 };
 use crate::input::block_rows::{BlockRows, BlockTarget, DenseRows, ImageRows, TokenRows};
@@ -57,6 +57,9 @@ impl ChosenParquetColumns {
         };
         let payload = payload(first, map, y.as_ref(), key.as_ref())?;
         warn_of_left_out(schema, &payload, map, [&y, &key], warnings);
+        if y.is_none() && config.target.is_none() {
+            warn_of_missing_target(schema, &payload, map, key.as_ref(), warnings);
+        }
         let target = match (&payload, &y) {
             (ParquetPayload::Tokens(..), _) | (_, None) => TargetKind::None,
             (_, Some(y)) => target(y, all, config.target)?,

@@ -268,7 +268,11 @@ async fn integers_that_float32_cannot_hold_are_counted() {
     let mut mds = Mds::new(columns, false);
     mds.shard(&(0..9).map(sample).collect::<Vec<_>>());
     mds.put(&store).await;
-    let input = open(&store, &InputConfig::default()).await;
+    let config = InputConfig {
+        target: Some(TargetKind::None),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
     for _ in 0..2 {
         read_all(&input, &store).await.unwrap();
     }
@@ -279,4 +283,45 @@ async fn integers_that_float32_cannot_hold_are_counted() {
             && warnings[0].contains("`4` in"),
         "{warnings:?}"
     );
+}
+
+#[tokio::test]
+async fn columns_have_the_roles_that_the_index_of_an_export_names() {
+    let columns: &[MdsColumn<'_>] = &[
+        ("_feedline_key", "uint64", Some(8)),
+        ("area", "float32", Some(4)),
+        ("price", "float32", Some(4)),
+        ("price__landed", "int64", Some(8)),
+    ];
+    let sample = |i: u8| {
+        vec![
+            u64::from(i + 50).to_le_bytes().to_vec(),
+            f32::from(i).to_le_bytes().to_vec(),
+            f32::from(i + 9).to_le_bytes().to_vec(),
+            i64::from(i).to_le_bytes().to_vec(),
+        ]
+    };
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&(0..3).map(sample).collect::<Vec<_>>());
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    let (features, target) = (2, TargetKind::None);
+    assert_eq!(*input.record(), RowContent::Dense { features, target });
+    let warnings = input.warnings().join("\n");
+    assert!(warnings.contains("there is no target"), "{warnings}");
+    let index = store.get("index.json").await.unwrap();
+    let mut index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    index["feedline.columns"] = serde_json::json!({
+        "features": ["area"], "targets": ["price"], "key": "_feedline_key"
+    });
+    let text = index.to_string().into_bytes();
+    store.put("index.json", text.into()).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let (features, target) = (1, TargetKind::Regression);
+    assert_eq!(*input.record(), RowContent::Dense { features, target });
+    assert_eq!(input.warnings(), Vec::<String>::new());
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(numbers(&blocks), [0.0, 1.0, 2.0]);
+    assert_eq!(keys(&blocks), [50, 51, 52]);
 }

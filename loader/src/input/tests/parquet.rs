@@ -2,14 +2,18 @@
 
 use arrow::{
     array::{
-        BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int32Array, Int64Array,
-        ListArray, StringArray, StructArray, UInt64Array,
+        ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int32Array,
+        Int64Array, ListArray, StringArray, StructArray, UInt64Array,
     },
     buffer::OffsetBuffer,
     datatypes::{DataType, Field, Int64Type},
 };
 use feedline_schemas::manifest::{TargetKind, TokenType};
 use feedline_storage::Store;
+use parquet::{
+    arrow::ArrowWriter,
+    file::{metadata::KeyValue, properties::WriterProperties},
+};
 
 use super::{classes, documents, failure, image_files, keys, numbers, open, read_all, refused};
 use crate::{
@@ -276,7 +280,7 @@ async fn a_null_is_refused_with_its_place() {
 
 #[tokio::test]
 async fn fault_25_a_file_with_other_columns_is_refused_naming_both() {
-    let other = |array: arrow::array::ArrayRef| parquet(vec![("a", array)], 10);
+    let other = |array: ArrayRef| parquet(vec![("a", array)], 10);
     let store = Store::memory();
     let good = other(column(Float32Array::from(vec![1.0])));
     store.put("0.parquet", good).await.unwrap();
@@ -382,7 +386,11 @@ async fn integers_that_float32_cannot_hold_are_counted_and_the_column_is_named()
     let small = Int64Array::from(vec![1, 2, 3, -(1 << 24)]);
     let file = parquet(vec![("id", column(ids)), ("a", column(small))], 4);
     store.put("x.parquet", file).await.unwrap();
-    let input = open(&store, &InputConfig::default()).await;
+    let config = InputConfig {
+        target: Some(TargetKind::None),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
     for _ in 0..2 {
         read_all(&input, &store).await.unwrap();
     }
@@ -436,4 +444,107 @@ async fn a_null_is_no_damage_and_two_parts_are_refused() {
         error.contains("`columns.x` and `columns.image` are both named"),
         "{error}"
     );
+}
+
+/// Rows of the numbers 0 to 3 in `price` and 10 to 13 in `area`, with columns that feedline adds.
+fn without_roles() -> Vec<(&'static str, ArrayRef)> {
+    let numbers = |first: u8| (0..4).map(move |i| f32::from(first + i));
+    vec![
+        ("area", column(Float32Array::from_iter_values(numbers(10)))),
+        ("price", column(Float32Array::from_iter_values(numbers(0)))),
+        ("price__landed", column(Int64Array::from(vec![7; 4]))),
+        ("_feedline_key", column(Int64Array::from(vec![1, 2, 3, 4]))),
+    ]
+}
+
+#[tokio::test]
+async fn keys_and_landed_values_are_no_features_and_a_missing_target_is_warned_of() {
+    let store = Store::memory();
+    store
+        .put("x.parquet", parquet(without_roles(), 4))
+        .await
+        .unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let target = TargetKind::None;
+    let features = 2;
+    assert_eq!(*input.record(), RowContent::Dense { features, target });
+    let warnings = input.warnings().join("\n");
+    assert!(
+        warnings.contains("columns `price__landed`, `_feedline_key` are no features")
+            && warnings.contains("there is no target, and all columns of numbers are features")
+            && warnings.contains("`columns.y`"),
+        "{warnings}"
+    );
+    let named = with(ColumnMap {
+        x: vec!["price__landed".into()],
+        y: Some("price".into()),
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &named).await;
+    let target = TargetKind::Regression;
+    let features = 1;
+    assert_eq!(*input.record(), RowContent::Dense { features, target });
+    assert_eq!(input.warnings(), Vec::<String>::new());
+}
+
+/// The same rows in a file with these roles.
+fn with_roles(roles: &str) -> bytes::Bytes {
+    let rows = arrow::array::RecordBatch::try_from_iter(without_roles()).unwrap();
+    let pair = KeyValue::new("feedline.columns".to_owned(), roles.to_owned());
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(vec![pair]))
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), Some(properties)).unwrap();
+    writer.write(&rows).unwrap();
+    writer.into_inner().unwrap().into()
+}
+
+#[tokio::test]
+async fn files_of_two_exports_are_refused_unless_the_columns_are_named() {
+    let roles = r#"{"features": ["area"], "targets": ["price"], "key": "_feedline_key"}"#;
+    let store = Store::memory();
+    store.put("0.parquet", with_roles(roles)).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(numbers(&blocks), [10.0, 11.0, 12.0, 13.0]);
+    assert_eq!(keys(&blocks), [1, 2, 3, 4]);
+    assert_eq!(input.warnings(), Vec::<String>::new());
+    for other in [
+        with_roles(r#"{"features": ["price"]}"#),
+        parquet(without_roles(), 4),
+    ] {
+        store.put("1.parquet", other).await.unwrap();
+        let error = refused(&store, &InputConfig::default()).await;
+        assert!(
+            error.contains("1.parquet") && error.contains("it is of another export"),
+            "{error}"
+        );
+    }
+    let named = with(ColumnMap {
+        x: vec!["area".into()],
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &named).await;
+    assert_eq!(read_all(&input, &store).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn images_without_a_target_are_warned_of_where_there_are_other_columns() {
+    let store = Store::memory();
+    let images = column(BinaryArray::from_iter_values([b"a", b"b"]));
+    let folders = column(Int64Array::from(vec![0, 1]));
+    let file = parquet(
+        vec![("image", ArrayRef::clone(&images)), ("folder", folders)],
+        4,
+    );
+    store.put("x.parquet", file).await.unwrap();
+    let warnings = open(&store, &InputConfig::default()).await.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("no target is read"),
+        "{warnings:?}"
+    );
+    let alone = parquet(vec![("image", images)], 4);
+    store.put("x.parquet", alone).await.unwrap();
+    let warnings = open(&store, &InputConfig::default()).await.warnings();
+    assert_eq!(warnings, Vec::<String>::new());
 }

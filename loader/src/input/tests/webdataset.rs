@@ -3,7 +3,7 @@
 use feedline_schemas::manifest::TargetKind;
 use feedline_storage::Store;
 
-use super::{classes, extents, failure, image_files, keys, open, read_all, refused};
+use super::{classes, extents, failure, image_files, keys, numbers, open, read_all, refused};
 use crate::{
     dataset::image,
     foreign::archive,
@@ -237,10 +237,6 @@ async fn a_name_that_no_sample_has_is_refused_with_those_they_have() {
     }
     for columns in [
         ColumnMap {
-            x: vec!["a".into()],
-            ..ColumnMap::default()
-        },
-        ColumnMap {
             key: Some("a".into()),
             ..ColumnMap::default()
         },
@@ -252,6 +248,15 @@ async fn a_name_that_no_sample_has_is_refused_with_those_they_have() {
         let error = refused(&store, &with(columns)).await;
         assert!(error.contains("an image and a label are read"), "{error}");
     }
+    let columns = ColumnMap {
+        x: vec!["a".into()],
+        ..ColumnMap::default()
+    };
+    let error = refused(&store, &with(columns)).await;
+    assert!(
+        error.contains("sample `000000`: its json has no `a`, it has `score`"),
+        "{error}"
+    );
     let input = open(&store, &named("json.score")).await;
     let target = TargetKind::Regression;
     assert_eq!(*input.record(), RowContent::Images { target });
@@ -282,4 +287,115 @@ async fn a_label_in_json_is_found_by_its_usual_names_and_said() {
         "{warnings}"
     );
     assert!(warnings.contains("`mask.png` are not"), "{warnings}");
+}
+
+/// Archives of samples that are JSON alone, each behind a first member with `roles`, if there are any.
+async fn rows(roles: Option<&str>) -> Store {
+    let store = Store::memory();
+    for (archive_number, samples) in [(0, 0..40_u32), (1, 40..60)] {
+        let roles = roles.map(|text| ("__feedline__".to_owned(), text.as_bytes().to_vec()));
+        let row = |i: u32| {
+            let json = format!(
+                r#"{{"a": {i}.0, "b": [{i}, -1], "kind": {}, "id": {}, "note": "n"}}"#,
+                i % 3,
+                100 + i
+            );
+            (format!("{i:09}.json"), json.into_bytes())
+        };
+        let members: Vec<_> = roles.into_iter().chain(samples.map(row)).collect();
+        let path = format!("train-{archive_number}.tar");
+        store.put(&path, archive(&members)).await.unwrap();
+    }
+    store
+}
+
+#[tokio::test]
+async fn rows_of_numbers_are_read_from_json_where_their_keys_are_named() {
+    let expected: Vec<f32> = (0..60_u8)
+        .flat_map(|i| [f32::from(i), -1.0, f32::from(i)])
+        .collect();
+    let store = rows(None).await;
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("sample `000000000` has no image; to read rows of numbers")
+            && error.contains("`columns.x`"),
+        "{error}"
+    );
+    let named = with(ColumnMap {
+        x: vec!["b".into(), "a".into()],
+        y: Some("kind".into()),
+        key: Some("id".into()),
+        ..ColumnMap::default()
+    });
+    let roles =
+        r#"{"features": ["b", "a"], "targets": ["kind"], "classes": ["u", "v", "w"], "key": "id"}"#;
+    for (store, config) in [
+        (store, named),
+        (rows(Some(roles)).await, InputConfig::default()),
+    ] {
+        let input = open(&store, &config).await;
+        let target = TargetKind::Classification { classes: 3 };
+        let features = 3;
+        assert_eq!(*input.record(), RowContent::Dense { features, target });
+        let blocks = read_all(&input, &store).await.unwrap();
+        assert_eq!(numbers(&blocks), expected);
+        assert_eq!(classes(&blocks), (0..60).map(|i| i % 3).collect::<Vec<_>>());
+        assert_eq!(keys(&blocks), (100..160).collect::<Vec<_>>());
+        assert_eq!(input.warnings(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn archives_that_cannot_be_read_as_rows_say_why() {
+    let store = rows(Some(r#"{"tokens": "tokens"}"#)).await;
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("documents of token ids") && error.contains("Parquet or MDS"),
+        "{error}"
+    );
+    let store = rows(Some(r#"{"features": ["a"]}"#)).await;
+    let other = [
+        (
+            "__feedline__".to_owned(),
+            br#"{"features": ["b"]}"#.to_vec(),
+        ),
+        ("9.json".to_owned(), br#"{"a": 1, "b": 2}"#.to_vec()),
+    ];
+    store.put("train-2.tar", archive(&other)).await.unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("train-2.tar") && error.contains("of another export"),
+        "{error}"
+    );
+    let uneven = [("9.json".to_owned(), br#"{"a": [1, 2]}"#.to_vec())];
+    store.put("train-2.tar", archive(&uneven)).await.unwrap();
+    let named = with(ColumnMap {
+        x: vec!["a".into()],
+        ..ColumnMap::default()
+    });
+    let error = refused(&store, &named).await;
+    assert!(
+        error.contains("have `1` numbers, and those of another `2`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn images_beside_json_without_a_target_are_warned_of() {
+    let store = Store::memory();
+    let members = [
+        ("0.jpg".to_owned(), image(0)),
+        ("0.json".to_owned(), br#"{"folder": 1}"#.to_vec()),
+    ];
+    store.put("x.tar", archive(&members)).await.unwrap();
+    let warnings = open(&store, &InputConfig::default()).await.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("no target is read"),
+        "{warnings:?}"
+    );
+    let none = InputConfig {
+        target: Some(TargetKind::None),
+        ..InputConfig::default()
+    };
+    assert_eq!(open(&store, &none).await.warnings(), Vec::<String>::new());
 }

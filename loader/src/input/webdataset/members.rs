@@ -1,5 +1,7 @@
 //! Members of a sample of a WebDataset that are read, by their extensions.
 
+use super::rows::JsonRow;
+
 /// Extensions of images.
 pub(super) const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 
@@ -10,6 +12,8 @@ pub(super) struct SampleMembers {
     pub(super) image: Option<String>,
     /// Extension of labels, or key in a `json` member, if one is asked for.
     pub(super) label: Option<String>,
+    /// Numbers to read from `json` members, in place of images.
+    pub(super) row: Option<JsonRow>,
 }
 
 /// Place of a label in a member.

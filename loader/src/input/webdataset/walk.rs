@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use feedline_schemas::export::ROLES_MEMBER;
 use feedline_storage::tar::{BLOCK, Entry, Headers, padded};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -30,6 +31,8 @@ pub(super) struct ArchiveSample {
     pub(super) label: Option<Label>,
     /// One found in a `json` member by a usual name.
     pub(super) json_label: Option<Label>,
+    /// The `json` member, where rows are read from it.
+    pub(super) json: Option<Bytes>,
     pub(super) extensions: Vec<String>,
 }
 
@@ -131,7 +134,7 @@ pub(super) async fn walk(
                     if current.as_ref().is_some_and(|sample| sample.key != key)
                         && let Some(done) = current.take()
                     {
-                        finish(done, &mut each)?;
+                        finish(done, wanted, &mut each)?;
                     }
                     let sample = current.get_or_insert_with(|| ArchiveSample {
                         key: key.to_owned(),
@@ -139,6 +142,7 @@ pub(super) async fn walk(
                         image: None,
                         label: None,
                         json_label: None,
+                        json: None,
                         extensions: Vec::new(),
                     });
                     sample.bytes.end = at;
@@ -155,7 +159,7 @@ pub(super) async fn walk(
         ));
     }
     match current {
-        Some(last) => Ok(finish(last, &mut each)?),
+        Some(last) => Ok(finish(last, wanted, &mut each)?),
         None => Ok(()),
     }
 }
@@ -173,7 +177,12 @@ async fn member(
             sample.key
         )));
     }
+    if wanted.row.is_some() && extension == "json" {
+        check_length(&data, sample)?;
+        sample.json = Some(window.get(data.clone()).await?);
+    }
     let is_image = match &wanted.image {
+        _ if wanted.row.is_some() => false,
         Some(image) => extension == image,
         None => IMAGES.contains(&extension),
     };
@@ -186,12 +195,7 @@ async fn member(
         }
         sample.image = Some(data);
     } else if let Some(key) = label_key(wanted, extension) {
-        if data.end - data.start > MOST_LABEL {
-            return Err(Problem::Content(format!(
-                "the label of sample `{}` is too long",
-                sample.key
-            )));
-        }
+        check_length(&data, sample)?;
         let text = window.get(data).await?;
         let label = match key {
             LabelKey::Text => label_in_text(&text),
@@ -208,12 +212,60 @@ async fn member(
     Ok(())
 }
 
+/// Checks the length of a label or a row.
+fn check_length(data: &Range<u64>, sample: &ArchiveSample) -> Result<(), String> {
+    if data.end - data.start > MOST_LABEL {
+        return Err(format!("the label of sample `{}` is too long", sample.key));
+    }
+    Ok(())
+}
+
 fn finish(
     sample: ArchiveSample,
+    wanted: &SampleMembers,
     each: &mut impl FnMut(ArchiveSample) -> Result<(), String>,
 ) -> Result<(), String> {
-    if sample.image.is_none() {
-        return Err(format!("sample `{}` has no image", sample.key));
+    if wanted.row.is_some() {
+        if sample.json.is_none() {
+            return Err(format!(
+                "sample `{}` has no member `json`, from which `columns.x` is read",
+                sample.key
+            ));
+        }
+    } else if sample.image.is_none() {
+        let advice = match sample.extensions.iter().any(|name| name == "json") {
+            true => {
+                "; to read rows of numbers from the `json` members, name their keys in `columns.x`"
+            }
+            false => "",
+        };
+        return Err(format!("sample `{}` has no image{advice}", sample.key));
     }
     each(sample)
+}
+
+/// Content of the member at the beginning of an archive that names the roles of an export's columns.
+pub(super) async fn roles_in(window: &mut ArchiveWindow<'_>) -> Result<Option<Bytes>, Error> {
+    let start = window.start;
+    let first = window.get(start..start + BLOCK).await;
+    let header = match first {
+        Ok(header) => header,
+        Err(Problem::Read(error)) => return Err(error),
+        // The walk says what is wrong with the archive.
+        Err(Problem::Content(_)) => return Ok(None),
+    };
+    let header: Option<&[u8; 512]> = header[..].try_into().ok();
+    let entry = header.map(|header| Headers::default().header(header));
+    let Some(Ok(Entry::File { name, bytes })) = entry else {
+        return Ok(None);
+    };
+    let data = start + BLOCK..(start + BLOCK).saturating_add(bytes);
+    if name != ROLES_MEMBER || bytes > MOST_LABEL {
+        return Ok(None);
+    }
+    match window.get(data).await {
+        Ok(text) => Ok(Some(text)),
+        Err(Problem::Read(error)) => Err(error),
+        Err(Problem::Content(_)) => Ok(None),
+    }
 }

@@ -1,0 +1,215 @@
+//! Roles of columns: those that an export of feedline names in its files, and names that are never features.
+
+use feedline_schemas::{
+    export::{ExportedRoles, ROLES},
+    manifest::TargetKind,
+};
+
+use super::{config::InputConfig, names::TARGETS, splits::list, warnings::Warnings};
+
+/// Beginning of the names of columns that identify a row of feedline.
+const OWN: &str = "_feedline_";
+/// End of the names of landed values beside a column of the model.
+const LANDED: &str = "__landed";
+
+/// Returns true if a column of this name is no feature unless the settings name it: it identifies a row, or has the landed
+/// value of another column, which may be the target.
+pub(super) fn is_never_feature(name: &str) -> bool {
+    name.starts_with(OWN) || name.ends_with(LANDED)
+}
+
+/// The settings, with the columns that an export names in place of those that the settings do not. `text` is what the files
+/// have under the key [`ROLES`].
+///
+/// # Errors
+/// A message for roles that cannot be read, and for several targets of which the settings name none.
+pub(super) fn complete_columns(
+    config: &InputConfig,
+    text: Option<&str>,
+    warnings: &Warnings,
+) -> Result<InputConfig, String> {
+    let mut completed = config.clone();
+    let Some(text) = text else {
+        return Ok(completed);
+    };
+    let roles: ExportedRoles = serde_json::from_str(text).map_err(|e| {
+        format!("its `{ROLES}`, which names the columns of an export, cannot be read: {e}; export it again")
+    })?;
+    take_parts(&mut completed, &roles, warnings);
+    if completed.columns.key.is_none() {
+        completed.columns.key = roles.key.clone();
+    }
+    take_target(&mut completed, &roles)?;
+    Ok(completed)
+}
+
+/// Names the features, the image or the tokens of a row, if none of them is named.
+fn take_parts(config: &mut InputConfig, roles: &ExportedRoles, warnings: &Warnings) {
+    let map = &mut config.columns;
+    if !map.names_no_part() {
+        return;
+    }
+    let parts = [
+        ("columns.image", roles.image.is_some()),
+        ("columns.x", !roles.features.is_empty()),
+        ("columns.tokens", roles.tokens.is_some()),
+    ];
+    let parts: Vec<&str> = parts
+        .iter()
+        .filter(|part| part.1)
+        .map(|part| part.0)
+        .collect();
+    if let [read, others @ ..] = &parts[..]
+        && !others.is_empty()
+    {
+        warnings.add(&format!(
+            "its rows have several parts, of which this format gives one: {} are exported and `{read}` is read; name the \
+             columns of another one, or read the dataset itself",
+            list(parts.iter().copied())
+        ));
+    }
+    if roles.image.is_some() {
+        map.image.clone_from(&roles.image);
+    } else if roles.features.is_empty() {
+        map.tokens.clone_from(&roles.tokens);
+    } else {
+        map.x.clone_from(&roles.features);
+    }
+}
+
+/// Names the target, if it is not named.
+fn take_target(config: &mut InputConfig, roles: &ExportedRoles) -> Result<(), String> {
+    let map = &mut config.columns;
+    if map.y.is_some() || map.tokens.is_some() || config.target == Some(TargetKind::None) {
+        return Ok(());
+    }
+    match &roles.targets[..] {
+        // A column that is called like a target is none here.
+        [] if config.target.is_none() => config.target = Some(TargetKind::None),
+        [] => {}
+        [target] => {
+            map.y = Some(target.clone());
+            if config.target.is_none() && !roles.classes.is_empty() {
+                let classes = u32::try_from(roles.classes.len());
+                let classes = classes.map_err(|_| "it has more than 2^32 classes")?;
+                config.target = Some(TargetKind::Classification { classes });
+            }
+        }
+        several => {
+            return Err(format!(
+                "it is exported with the targets {}, and rows of this format have one; name it in `columns.y`, set `target` to \
+                 none, or read the dataset itself",
+                list(several.iter().map(String::as_str))
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Warns of numeric columns that are no features by their names.
+pub(super) fn warn_of_own_names<'a>(numbers: impl Iterator<Item = &'a str>, warnings: &Warnings) {
+    let own: Vec<&str> = numbers.filter(|name| is_never_feature(name)).collect();
+    if !own.is_empty() {
+        warnings.add(&format!(
+            "columns {} are no features: feedline calls keys, origins and landed values so; name those to read in \
+             `columns.x`",
+            list(own.into_iter())
+        ));
+    }
+}
+
+/// Warns that no column is the target, of rows of numbers.
+pub(super) fn warn_that_all_are_features(warnings: &Warnings) {
+    warnings.add(&format!(
+        "there is no target, and all columns of numbers are features, since none is called {}; name the target in `columns.y` \
+         and the features in `columns.x`, or set `target` to none",
+        list(TARGETS.iter().copied())
+    ));
+}
+
+/// Warns that no column is the target, of images.
+pub(super) fn warn_without_target(warnings: &Warnings) {
+    warnings.add(&format!(
+        "no target is read, since no column is called {}; name it in `columns.y`, or set `target` to none",
+        list(TARGETS.iter().copied())
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::config::ColumnMap;
+
+    const ROWS: &str =
+        r#"{"features": ["b", "a"], "targets": ["price"], "key": "_feedline_key", "later": 1}"#;
+
+    fn complete_default(text: &str) -> Result<(InputConfig, Vec<String>), String> {
+        let warnings = Warnings::new("memory:///d".into());
+        let config = complete_columns(&InputConfig::new(), Some(text), &warnings)?;
+        Ok((config, warnings.list()))
+    }
+
+    #[test]
+    fn columns_that_the_settings_do_not_name_are_those_of_the_export() {
+        let (config, warnings) = complete_default(ROWS).unwrap();
+        assert_eq!(config.columns.x, ["b", "a"]);
+        assert_eq!(config.columns.y.as_deref(), Some("price"));
+        assert_eq!(config.columns.key.as_deref(), Some("_feedline_key"));
+        assert_eq!((config.target, warnings.len()), (None, 0));
+        let named = InputConfig {
+            columns: ColumnMap {
+                x: vec!["a".into()],
+                y: Some("b".into()),
+                key: Some("id".into()),
+                ..ColumnMap::default()
+            },
+            ..InputConfig::new()
+        };
+        let warnings = Warnings::new("memory:///d".into());
+        assert_eq!(
+            complete_columns(&named, Some(ROWS), &warnings),
+            Ok(named.clone())
+        );
+        assert_eq!(complete_columns(&named, None, &warnings), Ok(named));
+    }
+
+    #[test]
+    fn classes_have_their_number_and_a_dataset_without_a_target_has_none() {
+        let (config, _) =
+            complete_default(r#"{"image": "image", "targets": ["folder"], "classes": ["a", "b"]}"#)
+                .unwrap();
+        let target = TargetKind::Classification { classes: 2 };
+        assert_eq!(config.target, Some(target));
+        assert_eq!(config.columns.image.as_deref(), Some("image"));
+        let (config, _) = complete_default(r#"{"features": ["label"]}"#).unwrap();
+        assert_eq!(
+            (config.target, config.columns.y),
+            (Some(TargetKind::None), None)
+        );
+    }
+
+    #[test]
+    fn several_parts_are_warned_of_and_several_targets_are_refused() {
+        let parts = r#"{"features": ["a"], "tokens": "ids", "targets": ["price"]}"#;
+        let (config, warnings) = complete_default(parts).unwrap();
+        assert_eq!(
+            (config.columns.x, config.columns.tokens),
+            (vec!["a".to_owned()], None)
+        );
+        assert!(
+            warnings[0]
+                .contains("`columns.x`, `columns.tokens` are exported and `columns.x` is read"),
+            "{warnings:?}"
+        );
+        let error = complete_default(r#"{"features": ["a"], "targets": ["y", "z"]}"#).unwrap_err();
+        assert!(
+            error.contains("the targets `y`, `z`") && error.contains("`columns.y`"),
+            "{error}"
+        );
+        assert!(
+            complete_default("[")
+                .unwrap_err()
+                .contains("export it again")
+        );
+    }
+}
