@@ -270,7 +270,8 @@ impl Loader {
     }
 
     /// All samples of the split once, in shard order: for evaluation. Batches are cut and shared among ranks as in an
-    /// epoch. Their state is [`Loader::start_state`]: they move no position.
+    /// epoch. Their state is [`Loader::start_state`]: they move no position; [`Loader::sequential_from`] gives those that
+    /// carry theirs.
     ///
     /// # Errors
     /// [`Error::Thread`]; [`Error::Config`] for a mixture, whose datasets are to be opened one by one for this.
@@ -278,6 +279,52 @@ impl Loader {
         if let Some(batches) = self.take_prepared(None) {
             return Ok(batches);
         }
+        EpochBatches::start(PassParts {
+            engine: Arc::clone(&self.engine),
+            order: self.sequential_order()?,
+            start: 0,
+            states: States::Stay(self.start_state()),
+            foresee: Vec::new(),
+            position: None,
+        })
+    }
+
+    /// The rest of a sequential pass: from `start`, which is [`Loader::sequential_start`] or the
+    /// [`state`](crate::Batch::state) of the last batch of such a pass that was used, on whatever number of ranks.
+    ///
+    /// # Errors
+    /// [`Error::StateMismatch`], which lists what differs; others as [`Loader::sequential`].
+    pub fn sequential_from(&self, start: LoaderState) -> Result<EpochBatches, Error> {
+        let order = self.sequential_order()?;
+        self.identity
+            .check_sequential(&start, &self.orders, order.batch_count())?;
+        EpochBatches::start(PassParts {
+            engine: Arc::clone(&self.engine),
+            order,
+            start: start.batch.get(),
+            states: States::Advance(start),
+            foresee: Vec::new(),
+            position: None,
+        })
+    }
+
+    /// The state before the first batch of [`Loader::sequential_from`].
+    #[must_use]
+    pub fn sequential_start(&self) -> LoaderState {
+        self.identity.start_sequential(&self.orders)
+    }
+
+    /// Checks that [`Loader::sequential_from`] can resume from `state`.
+    ///
+    /// # Errors
+    /// As [`Loader::sequential_from`].
+    pub fn check_sequential(&self, state: &LoaderState) -> Result<(), Error> {
+        let batches = self.sequential_order()?.batch_count();
+        self.identity.check_sequential(state, &self.orders, batches)
+    }
+
+    /// The order of the shards.
+    fn sequential_order(&self) -> Result<PassOrder, Error> {
         let [units] = &self.units[..] else {
             return Err(Error::Config {
                 key: "mixture",
@@ -292,14 +339,11 @@ impl Loader {
             }
             units => units.clone(),
         };
-        EpochBatches::start(PassParts {
-            engine: Arc::clone(&self.engine),
-            order: PassOrder::sequential(units, self.config.global_batch, LastBatch::Keep),
-            start: 0,
-            states: States::Stay(self.start_state()),
-            foresee: Vec::new(),
-            position: None,
-        })
+        Ok(PassOrder::sequential(
+            units,
+            self.config.global_batch,
+            LastBatch::Keep,
+        ))
     }
 
     /// The state before the first batch of the first epoch.

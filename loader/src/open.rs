@@ -5,7 +5,7 @@ use std::{fmt::Write as _, sync::Arc};
 use feedline_schemas::{
     ids::Hash128,
     loader_state::{SampleUnit, SkippedShards},
-    manifest::TargetKind,
+    manifest::{Split, TargetKind},
 };
 use feedline_storage::{Store, clock::Clock};
 use xxhash_rust::xxh3::xxh3_64;
@@ -280,6 +280,7 @@ fn order(
         unit,
         mixture,
         skipped: skipped(inputs),
+        split: inputs.first().map_or(Split::Train, |input| input.split()),
     };
     Ok((orders, identity))
 }

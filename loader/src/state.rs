@@ -4,6 +4,7 @@ use feedline_schemas::{
     format::LOADER_STATE,
     ids::{Epoch, Hash128, Seed, Step},
     loader_state::{LoaderState, MixturePhase, MixtureState, Numbers, SampleUnit, SkippedShards},
+    manifest::Split,
 };
 
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct OrderIdentity {
     pub(crate) mixture: Option<(MixtureConfig, Phase)>,
     /// Shards that are left out.
     pub(crate) skipped: Option<SkippedShards>,
+    /// Split of the first source.
+    pub(crate) split: Split,
 }
 
 impl OrderIdentity {
@@ -37,7 +40,7 @@ impl OrderIdentity {
         let spec = orders.spec();
         LoaderState {
             format: LOADER_STATE.format.to_owned(),
-            version: LOADER_STATE.version,
+            version: LoaderState::version_of(self.split, true),
             fingerprint: fingerprint(&self.fingerprints),
             order_version: ORDER_VERSION,
             seed: Seed::new(spec.seed),
@@ -56,9 +59,34 @@ impl OrderIdentity {
                 phases: vec![written(phase)],
             }),
             skipped: self.skipped,
+            split: self.split,
+            shuffle: true,
             epoch: Epoch::new(0),
             batch: Step::new(0),
         }
+    }
+
+    /// The state before the first batch of a sequential pass.
+    pub(crate) fn start_sequential(&self, orders: &Orders) -> LoaderState {
+        LoaderState {
+            version: LoaderState::version_of(self.split, false),
+            shuffle: false,
+            ..self.start(orders)
+        }
+    }
+
+    /// Checks that `state` is one of a sequential pass of this loader, which has `batches` batches.
+    ///
+    /// # Errors
+    /// [`Error::StateMismatch`] with every field that differs.
+    pub(crate) fn check_sequential(
+        &self,
+        state: &LoaderState,
+        orders: &Orders,
+        batches: u64,
+    ) -> Result<(), Error> {
+        check(state, &self.start_sequential(orders))?;
+        check_batch(state.batch.get(), batches)
     }
 
     /// The order of the epoch that `state` is in, and the state with the weights of this loader: when they are others
@@ -100,13 +128,17 @@ impl OrderIdentity {
             phase = Some(last);
         }
         let order = orders.epoch(epoch, phase.as_ref()).map_err(refuse)?;
-        let batches = order.batch_count();
-        if batch > batches {
-            let most = format!("at most {batches}");
-            return Err(mismatch("batch", batch.to_string(), most));
-        }
+        check_batch(batch, order.batch_count())?;
         Ok((state, order))
     }
+}
+
+fn check_batch(batch: u64, batches: u64) -> Result<(), Error> {
+    if batch > batches {
+        let most = format!("at most {batches}");
+        return Err(mismatch("batch", batch.to_string(), most));
+    }
+    Ok(())
 }
 
 /// Of one source its own, of several the hash of all.
@@ -193,7 +225,13 @@ fn check(state: &LoaderState, ours: &LoaderState) -> Result<(), Error> {
             $(compare(stringify!($field), state.$field.to_string(), ours.$field.to_string());)*
         };
     }
+    let versions = LOADER_STATE.oldest..=LOADER_STATE.version;
+    if !versions.contains(&state.version) {
+        let readable = format!("{} to {}", versions.start(), versions.end());
+        compare("version", state.version.to_string(), readable);
+    }
     compare!(
+        format,
         fingerprint,
         order_version,
         seed,
@@ -202,7 +240,9 @@ fn check(state: &LoaderState, ours: &LoaderState) -> Result<(), Error> {
         extent_bytes,
         global_batch,
         last_batch,
-        unit
+        unit,
+        split,
+        shuffle
     );
     compare("class_balance", class_balance(state), class_balance(ours));
     let skipped = |state: &LoaderState| {

@@ -76,10 +76,10 @@ pub const MANIFEST: FormatTag = FormatTag {
     oldest: 3,
     remedy: BUILD,
 };
-/// Loader position.
+/// Loader position. Version 3 has `split` and `shuffle`, where they are not `train` and true.
 pub const LOADER_STATE: FormatTag = FormatTag {
     format: "feedline.loader-state",
-    version: 2,
+    version: 3,
     oldest: 1,
     remedy: "start again without it",
 };

@@ -3,6 +3,9 @@
 //!
 //! Version 2 adds what decides an order besides seed, domains and window, and the sources of a mixture. A state of
 //! version 1 can be read, but its order is one that this build does not have, so that resuming from it is refused.
+//!
+//! Version 3 adds the split and whether the order is shuffled. Both are written only where they are not `train` and shuffled,
+//! and a state without them has the older version, so that earlier builds read the states of trainings.
 
 use std::fmt;
 
@@ -12,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::{
     format::{LOADER_STATE, versioned},
     ids::{Epoch, Hash128, Seed, Step},
+    split::Split,
 };
 
 /// State after the last batch the trainer finished. Resuming with another fingerprint, seed, order version or
@@ -52,12 +56,53 @@ pub struct LoaderState {
     /// others is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<SkippedShards>,
+    /// Split that the order is over; absent for `train`. A state of an earlier version counts as one of `train`.
+    #[serde(default = "default_split", skip_serializing_if = "is_default_split")]
+    pub split: Split,
+    /// False for the samples in the order of the shards; absent for a shuffled order.
+    #[serde(default = "default_shuffle", skip_serializing_if = "is_shuffled")]
+    pub shuffle: bool,
     /// Epoch in progress.
     pub epoch: Epoch,
     /// Global batches of that epoch already consumed.
     pub batch: Step,
 }
 versioned!(LoaderState, LOADER_STATE);
+
+impl LoaderState {
+    /// Oldest version that has all fields of a state over this split and order.
+    #[must_use]
+    pub const fn version_of(split: Split, shuffle: bool) -> u32 {
+        match (split, shuffle) {
+            (Split::Train, true) => 2,
+            _ => LOADER_STATE.version,
+        }
+    }
+}
+
+const fn default_split() -> Split {
+    Split::Train
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+const fn is_default_split(split: &Split) -> bool {
+    matches!(split, Split::Train)
+}
+
+const fn default_shuffle() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+const fn is_shuffled(shuffle: &bool) -> bool {
+    *shuffle
+}
 
 /// Handling of the samples at the end of an epoch that do not fill a global batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -264,6 +309,42 @@ impl<'de> Deserialize<'de> for Numbers {
 }
 
 #[cfg(test)]
+impl LoaderState {
+    /// The sample of version 2, which a training writes.
+    pub(crate) fn of_training() -> Self {
+        Self {
+            format: LOADER_STATE.format.into(),
+            version: 2,
+            fingerprint: Hash128::new(7),
+            order_version: 2,
+            seed: Seed::new(0),
+            domains: 1,
+            window_blocks: 512,
+            extent_bytes: 0,
+            global_batch: 256,
+            last_batch: LastBatch::Pad,
+            unit: SampleUnit::Rows,
+            mixture: None,
+            skipped: None,
+            split: Split::Train,
+            shuffle: true,
+            epoch: Epoch::new(1),
+            batch: Step::new(0),
+        }
+    }
+
+    /// The sample of version 3.
+    pub(crate) fn of_evaluation() -> Self {
+        Self {
+            version: 3,
+            split: Split::Test,
+            shuffle: false,
+            ..Self::of_training()
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Versioned, decode, encode};
@@ -304,6 +385,8 @@ mod tests {
                 phases: list,
             }),
             skipped: None,
+            split: Split::Validation,
+            shuffle: false,
             epoch: Epoch::new(99),
             batch: Step::new(99_999_999),
         }
@@ -333,6 +416,17 @@ mod tests {
                 assert_eq!(decode::<LoaderState>("state", &json).unwrap(), state);
             }
         }
+    }
+
+    #[test]
+    fn a_state_of_a_training_is_one_of_version_2_and_is_written_as_such() {
+        let text = include_str!("../samples/loader-state-2.json");
+        let state: LoaderState = decode("sample", text.as_bytes()).unwrap();
+        assert_eq!(state, LoaderState::of_training());
+        assert_eq!(String::from_utf8(encode(&state)).unwrap(), text);
+        assert_eq!(LoaderState::version_of(state.split, state.shuffle), 2);
+        let other = LoaderState::of_evaluation();
+        assert_eq!(LoaderState::version_of(other.split, other.shuffle), 3);
     }
 
     #[test]

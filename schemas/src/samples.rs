@@ -120,7 +120,7 @@ fn samples_of_the_current_versions_load_and_those_of_others_are_refused_with_the
     check(&profile());
     check(&checkpoint());
     check(&run());
-    check(&loader_state());
+    check(&LoaderState::of_evaluation());
     check(&failures());
     check(&export());
     check(&log_snapshot());
@@ -440,7 +440,7 @@ fn checkpoint() -> CheckpointHeader {
         step: Step::new(4),
         epoch: Epoch::new(1),
         seed: Seed::new(0),
-        loader: loader_state(),
+        loader: LoaderState::of_training(),
         fingerprint: hash(7),
         init: None,
         layout: Layout::Dense {
@@ -541,26 +541,6 @@ fn performance() -> Performance {
             power_w: figure,
             temperature_c: None,
         }),
-    }
-}
-
-fn loader_state() -> LoaderState {
-    LoaderState {
-        format: LoaderState::TAG.format.into(),
-        version: LoaderState::TAG.version,
-        fingerprint: hash(7),
-        order_version: 2,
-        seed: Seed::new(0),
-        domains: 1,
-        window_blocks: 512,
-        extent_bytes: 0,
-        global_batch: 256,
-        last_batch: LastBatch::Pad,
-        unit: SampleUnit::Rows,
-        mixture: None,
-        skipped: None,
-        epoch: Epoch::new(1),
-        batch: Step::new(0),
     }
 }
 

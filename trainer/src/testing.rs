@@ -191,6 +191,8 @@ impl Data for Toy {
             unit: SampleUnit::Rows,
             mixture: None,
             skipped: None,
+            split: Split::Train,
+            shuffle: true,
             epoch: Epoch::new(0),
             batch: Step::new(0),
         }

@@ -19,6 +19,7 @@ mod multi;
 mod page_locking;
 mod passes;
 mod soak;
+mod states;
 mod threads;
 mod waiting;
 

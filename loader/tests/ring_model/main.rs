@@ -202,6 +202,8 @@ fn state() -> LoaderState {
         unit: SampleUnit::default(),
         mixture: None,
         skipped: None,
+        split: feedline_schemas::manifest::Split::Train,
+        shuffle: true,
         epoch: Epoch::new(0),
         batch: Step::new(0),
     }
