@@ -54,9 +54,12 @@ pub struct LoaderMetrics {
     pub refetches: u64,
     /// Most bytes of blocks that were in memory or on their way at one time.
     pub peak_bytes: u64,
-    /// Samples replaced by another because they, or their block, could not be used; see
+    /// Samples of the dataset that could not be used so far, they or their block; see
     /// [`Loader::quarantine`](crate::Loader::quarantine).
     pub quarantined: u64,
+    /// Rows handed out with another sample in the place of one that could not be used, over all passes; see
+    /// [`Batch::substituted`](crate::Batch::substituted). Rows of a damaged block count in `quarantined` alone.
+    pub substituted: u64,
     /// Shards that were left out when the loader was opened because their files are incomplete; see
     /// [`BadShards`](crate::BadShards).
     pub skipped_shards: u64,
@@ -148,6 +151,7 @@ pub(crate) struct Meters {
     pub(crate) refetches: Count,
     pub(crate) peak_bytes: Count,
     pub(crate) quarantined: Count,
+    pub(crate) substituted: Count,
     pub(crate) skipped_shards: Count,
     pub(crate) skipped_samples: Count,
 }
@@ -202,6 +206,7 @@ impl Meters {
             refetches: Count::default(),
             peak_bytes: Count::default(),
             quarantined: Count::default(),
+            substituted: Count::default(),
             skipped_shards: Count::default(),
             skipped_samples: Count::default(),
         }
@@ -225,11 +230,12 @@ impl Meters {
         result
     }
 
-    /// Counts a batch that is handed out.
-    pub(crate) fn count(&self, rows: u64, bytes: u64) {
+    /// Counts a batch that is handed out, of whose rows some are substituted.
+    pub(crate) fn count(&self, rows: u64, bytes: u64, substituted: u64) {
         self.batches.add(1);
         self.samples.add(rows);
         self.batch_bytes.add(bytes);
+        self.substituted.add(substituted);
     }
 
     /// Everything but what others count: threads, reads, slabs and second reads.
@@ -262,6 +268,7 @@ impl Meters {
             refetches: self.refetches.get(),
             peak_bytes: self.peak_bytes.get(),
             quarantined: self.quarantined.get(),
+            substituted: self.substituted.get(),
             skipped_shards: self.skipped_shards.get(),
             skipped_samples: self.skipped_samples.get(),
             cache: CacheMetrics::default(),

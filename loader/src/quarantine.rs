@@ -23,10 +23,31 @@ pub struct Quarantined {
     pub block: u32,
     /// Row in the block; none for the whole block.
     pub row: Option<u32>,
+    /// Key of the row; none for the whole block.
+    pub key: Option<u64>,
     /// Samples of it: 1, or the rows of the block.
     pub samples: u64,
     /// Reason of the quarantine.
     pub reason: String,
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(row) = self.row {
+            write!(f, "row `{row}`")?;
+            if let Some(key) = self.key {
+                write!(f, " with key `{key}`")?;
+            }
+            f.write_str(" of ")?;
+        }
+        let Self {
+            shard,
+            block,
+            reason,
+            ..
+        } = self;
+        write!(f, "block `{block}` of `{shard}`: {reason}")
+    }
 }
 
 /// Everything in quarantine, and the limit. Shared by all threads of a loader.
@@ -83,16 +104,20 @@ impl Quarantine {
         &self,
         source: u32,
         block: BlockId,
-        row: u32,
+        (row, key): (u32, Option<u64>),
         reason: String,
     ) -> Result<(), Error> {
-        let entry = self.entry(source, block, Some(row), reason);
+        let entry = Quarantined {
+            key,
+            ..self.entry(source, block, Some(row), reason)
+        };
         let (bad, is_new) = self.add((source, block, Some(row)), 1, entry.clone());
         if is_new {
             tracing::warn!(
                 shard = entry.shard,
                 block = entry.block,
                 row,
+                key,
                 reason = entry.reason,
                 "a sample cannot be used and another is given in its place"
             );
@@ -172,6 +197,7 @@ impl Quarantine {
             shard: block_table.path(block_table.file_number(block)),
             block: block_table.number(block),
             row,
+            key: None,
             samples: row.map_or_else(|| u64::from(block_table.rows(block)), |_| 1),
             reason,
         }

@@ -160,8 +160,9 @@ impl Sources {
                 Ok(rows) => {
                     let by_class = source.by_class(block, &rows)?;
                     for bad in rows.bad() {
+                        let row = (bad.row, rows.keys().get(bad.row as usize).copied());
                         self.quarantine
-                            .add_row(need.source, block, bad.row, bad.reason.clone())?;
+                            .add_row(need.source, block, row, bad.reason.clone())?;
                     }
                     self.meters.blocks.add(1);
                     self.meters.block_bytes.add(source.input.block_bytes(block));

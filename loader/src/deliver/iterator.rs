@@ -311,7 +311,12 @@ impl EpochBatches {
                     workers.turns.give_back();
                 }
                 self.next += 1;
-                meters.count(batch.rows() as u64, batch.bytes() as u64);
+                let substituted = batch.substituted().count();
+                meters.count(
+                    batch.rows() as u64,
+                    batch.bytes() as u64,
+                    substituted as u64,
+                );
                 self.last = Some(if self.remaining() == 0 {
                     self.give_ring();
                     self.engine.next_epoch(batch.state())

@@ -153,7 +153,7 @@ pub(super) fn decode(
         };
         filler
             .quarantine
-            .add_row(block.source, block.block, row, reason)?;
+            .add_row(block.source, block.block, (row, Some(keys[number])), reason)?;
     }
     Err(filler.quarantine.hopeless(block.source, block.block))
 }
