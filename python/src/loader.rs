@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use feedline_loader::{EpochBatches, Error};
+use feedline_loader::{BatchKind, EpochBatches, Error};
 use feedline_schemas::loader_state::LoaderState;
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use pyo3::prelude::*;
@@ -60,23 +60,31 @@ impl Loader {
         let opened = waiting::run(py, async {
             feedline_loader::Loader::open_mixture(&stores, &config, Arc::new(SystemClock)).await
         })?;
+        let inner = opened.map_err(|error| errors::exception(py, &error))?;
+        if config.tokens.is_some() && !matches!(inner.kind(), BatchKind::Tokens { .. }) {
+            let text = "cannot use loader setting `tokens`: it says how documents become rows, and the dataset has no documents of \
+                        token ids; remove it";
+            return Err(errors::of_class(py, "ConfigError", text));
+        }
         Ok(Self {
-            inner: Arc::new(opened.map_err(|error| errors::exception(py, &error))?),
+            inner: Arc::new(inner),
             process: process::id(),
             holdable: config.slabs as usize - 1,
         })
     }
 
     /// The state before the first batch of `epoch`, as JSON.
-    fn start_state(&self, epoch: u64) -> String {
-        let mut state = self.inner.start_state();
+    fn start_state(&self, epoch: u64, shuffle: bool) -> String {
+        let mut state = match shuffle {
+            true => self.inner.start_state(),
+            false => self.inner.sequential_start(),
+        };
         state.epoch = feedline_schemas::ids::Epoch::new(epoch);
         json(&state)
     }
 
-    /// The rest of the epoch from `state` on, or, without one, every sample once in shard order.
-    #[pyo3(signature = (state=None))]
-    fn start(&self, py: Python<'_>, state: Option<&str>) -> PyResult<Batches> {
+    /// The rest of the epoch from `state` on, in the order that the state is of.
+    fn start(&self, py: Python<'_>, state: &str) -> PyResult<Batches> {
         if self.process != process::id() {
             let error = Error::Forked {
                 started_in: self.process,
@@ -84,10 +92,10 @@ impl Loader {
             };
             return Err(errors::exception(py, &error));
         }
-        let state = state.map(|state| read_state(py, state)).transpose()?;
-        let pass = py.detach(|| match state {
-            Some(state) => self.inner.epoch(state),
-            None => self.inner.sequential(),
+        let state = read_state(py, state)?;
+        let pass = py.detach(|| match state.shuffle {
+            true => self.inner.epoch(state),
+            false => self.inner.sequential_from(state),
         });
         Ok(Batches {
             pass: Mutex::new(Some(pass.map_err(|error| errors::exception(py, &error))?)),
@@ -96,12 +104,14 @@ impl Loader {
         })
     }
 
-    /// Checks that `start` would take `state`.
-    fn check_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+    /// Checks that `state` is one of this loader with these samples shuffled or not.
+    fn check_state(&self, py: Python<'_>, state: &str, shuffle: bool) -> PyResult<()> {
         let state = read_state(py, state)?;
-        self.inner
-            .resume(state)
-            .map_err(|error| errors::exception(py, &error))
+        let checked = match shuffle {
+            true => self.inner.resume(state),
+            false => self.inner.check_sequential(&state),
+        };
+        checked.map_err(|error| errors::exception(py, &error))
     }
 
     /// Global batches of an epoch.
@@ -126,7 +136,13 @@ impl Loader {
     /// Samples and blocks that were replaced by others, as text.
     fn quarantine(&self) -> Vec<String> {
         let list = self.inner.quarantine();
-        list.iter().map(|bad| format!("{bad:?}")).collect()
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    /// Keys of the samples that were replaced by others; a damaged block has none.
+    fn quarantined_keys(&self) -> Vec<u64> {
+        let list = self.inner.quarantine();
+        list.iter().filter_map(|bad| bad.key).collect()
     }
 
     /// Decisions about datasets in other formats than ours that their user should know of.

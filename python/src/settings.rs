@@ -131,8 +131,7 @@ impl Settings {
         let policies = [BadShards::Fail, BadShards::Skip].map(|policy| (policy.as_str(), policy));
         config.bad_shards = one_of(py, "bad_shards", &self.bad_shards, &policies)?;
         if let Some(seconds) = self.stall_timeout_s {
-            // What is no duration, infinity above all, is no limit.
-            config.stall_timeout = Duration::try_from_secs_f64(seconds).ok();
+            config.stall_timeout = stall_timeout(py, seconds)?;
         }
         let lasts = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
         let lasts = lasts.map(|last| (last.as_str(), last));
@@ -267,6 +266,18 @@ impl Fetch {
             ..usual
         })
     }
+}
+
+/// The longest wait for a batch; none for infinity, and for more seconds than a duration has.
+fn stall_timeout(py: Python<'_>, seconds: f64) -> PyResult<Option<Duration>> {
+    if seconds > 0.0 {
+        return Ok(Duration::try_from_secs_f64(seconds).ok());
+    }
+    let text = format!(
+        "cannot use loader setting `stall_timeout_s`: it is `{seconds}`, use a number of seconds above 0, or `math.inf` for no \
+         limit"
+    );
+    Err(errors::of_class(py, "ConfigError", &text))
 }
 
 /// The value called `text`.

@@ -80,3 +80,20 @@ def test_a_loader_has_no_samples_by_index_and_no_pickle(dataset):
 def test_settings_that_are_no_dicts_are_named(dataset):
     refused(feedline.ConfigError, "`columns`: it is a list, give a dict such as `{\"x\": ...}`", dataset, 8, columns=["a"])
     refused(feedline.ConfigError, "`tokens`: it is a int, give a dict", dataset, 8, tokens=7)
+
+
+@pytest.mark.parametrize(
+    "settings, key",
+    [
+        ({"columns": {"x": ["a"]}}, "columns"),
+        ({"target": "none"}, "target"),
+        ({"tokens": {"length": 9}}, "tokens"),
+        ({"drop_last": True, "last_batch": "pad"}, "drop_last"),
+        ({"stall_timeout_s": -1}, "stall_timeout_s"),
+        ({"stall_timeout_s": 0}, "stall_timeout_s"),
+    ],
+)
+def test_settings_without_effect_are_refused(dataset, settings, key):
+    with pytest.raises(feedline.ConfigError, match=f"`{key}`"):
+        feedline.Loader(dataset, 32, **settings)
+    feedline.Loader(dataset, 32, drop_last=True, last_batch="drop", stall_timeout_s=float("inf"))

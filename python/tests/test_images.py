@@ -89,10 +89,13 @@ def test_a_damaged_image_is_replaced_and_told(tmp_path):
     shards.write_images(tmp_path, files)
     size = {"height": 8, "width": 8}
     loader = feedline.Loader(tmp_path, 20, images=size, max_bad_fraction=0.1)
-    batches = [(batch.origin.copy(), batch.substituted) for batch in loader]
+    with pytest.warns(UserWarning, match="another one is given in its place: row `.*` with key `"):
+        batches = [(batch.origin.copy(), batch.substituted) for batch in loader]
     rows = np.concatenate([rows for rows, _ in batches])
     assert len(rows) == COUNT and 17 not in rows
     assert sum(len(stand_ins) for _, stand_ins in batches) == 1 == len(loader.quarantine())
+    assert loader.metrics()["substituted"] == 1 == loader.metrics()["quarantined"]
+    assert loader.quarantined_keys() == [2**64 - 1 - 17]
     with pytest.raises(feedline.Error):
         rows_of(feedline.Loader(tmp_path, 20, images=size, max_bad_fraction=0.0))
 

@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 import feedline
-from conftest import rows_of
+import shards
+from conftest import numbers, rows_of
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
@@ -80,3 +81,45 @@ def test_a_refused_state_leaves_the_position(dataset):
     with pytest.raises(feedline.StateMismatchError):
         loader.load_state_dict({**before, "seed": 9})
     assert loader.state_dict() == before
+
+
+def test_a_pass_in_stored_order_resumes_exactly(dataset):
+    settings = {"shuffle": False}
+    whole = rows_of(feedline.Loader(dataset, 96, **settings))
+    loader = feedline.Loader(dataset, 96, **settings)
+    iterator = iter(loader)
+    seen = rows_of(next(iterator) for _ in range(3))
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert (state["batch"], state["shuffle"]) == (3, False)
+    resumed = feedline.Loader(dataset, 96, **settings)
+    resumed.load_state_dict(state)
+    assert seen + rows_of(resumed) == whole
+    # Another pass begins at the first sample.
+    assert rows_of(resumed) == whole
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_state_of_the_other_order_is_refused(dataset, shuffle):
+    loader = feedline.Loader(dataset, 96, shuffle=shuffle)
+    next(iter(loader))
+    other = feedline.Loader(dataset, 96, shuffle=not shuffle)
+    with pytest.raises(feedline.StateMismatchError) as caught:
+        other.load_state_dict(loader.state_dict())
+    expected = f"`shuffle` is `{str(shuffle).lower()}` in the state and `{str(not shuffle).lower()}` here"
+    assert expected in str(caught.value)
+
+
+def test_a_state_of_another_split_or_format_is_refused(tmp_path):
+    x = numbers(400)
+    shards.write(tmp_path, x, x[:, 0], split="test", rows_per_block=16)
+    state = feedline.Loader(tmp_path, 32, split="test").state_dict()
+    assert state["split"] == "test"
+    loader = feedline.Loader(tmp_path, 32, split="test")
+    for changed, expected in (
+        ({"split": "train"}, "`split` is `train` in the state and `test` here"),
+        ({"format": "x"}, "`format` is `x`"),
+        ({"version": 10**9}, "`version` is `1000000000` in the state and `1 to 3` here"),
+    ):
+        with pytest.raises(feedline.StateMismatchError) as caught:
+            loader.load_state_dict({**state, **changed})
+        assert expected in str(caught.value)

@@ -66,7 +66,8 @@ class Loader:
             split as `url`. Without `split`, such a dataset is read whole where no name mentions a split, and its only
             split, or `train`, where names do; files of two splits are never read together.
         seed: seed of the shuffle.
-        shuffle: `False` gives the samples in the order they are stored, for evaluation.
+        shuffle: `False` gives the samples in the order they are stored, for evaluation. Its states resume as others do, and
+            fit only a loader with the same `shuffle`.
         rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
             `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch. A loader
             that is opened in a worker process of a `DataLoader` (`num_workers`) counts each worker as a rank, so that the
@@ -75,7 +76,7 @@ class Loader:
         global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
             may change between runs that resume each other: it is a part of the order, and ranks get shares that
             differ by one sample at most.
-        drop_last: leave out the samples of an epoch that do not fill a batch: `last_batch="drop"`.
+        drop_last: leave out the samples of an epoch that do not fill a batch: short for `last_batch="drop"`.
         last_batch: what becomes of them: `"keep"` makes a smaller batch, `"drop"` leaves them out, `"pad"` fills their
             batch up with others; see `Batch.padding`.
         images: what is done to images, needed for datasets of them: a dict as
@@ -106,12 +107,14 @@ class Loader:
             `"backoff_most_s"` and `"local_threads"`.
         format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
         columns: for formats other than our own, which columns are read, by what they are used as: a dict with any of
-            `"x"` (a list of names), `"y"`, `"image"`, `"tokens"` and `"key"`. By default numeric columns are `x`, and
-            `y`, `label`, `target` or `cls` is the target.
+            `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
+            default an export of feedline has the features, the target and the key of its dataset. Of other files numeric
+            columns are `x`, but those called `_feedline_*` or `*__landed`, and `y`, `label`, `target` or `cls` is the target;
+            without one of these there is a warning.
         target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
             type of the column decides.
-        bad_values: for those formats, what happens to rows with NaN, infinity or a class out of range: `"fail"`,
-            `"skip"` (another row takes its place) or `"keep"`.
+        bad_values: what happens to rows with NaN, infinity or a class out of range: `"fail"`, `"skip"` (another row takes
+            its place) or `"keep"`.
         extent_bytes: bytes of neighbouring blocks that are dealt together, and that a remote store is asked for by one
             request; 8 MiB suits object stores. Default 0, each block on its own.
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
@@ -207,7 +210,7 @@ class Loader:
                 "cache": _cache(cache_dir, cache_bytes),
                 "fetch": _fetch(fetch or {}),
                 "extent_bytes": extent_bytes,
-                "last_batch": "drop" if drop_last else last_batch,
+                "last_batch": _last_batch(drop_last, last_batch),
                 "format": format,
                 "columns": _columns(columns or {}),
                 "target": "classification" if isinstance(target, int) else target,
@@ -216,13 +219,14 @@ class Loader:
                 "variables": {k: v for k, v in os.environ.items() if k.startswith(_STORES)},
             },
         )
-        self._shuffle = shuffle
+        self._shuffle = bool(shuffle)
         self._as_torch = as_torch
         self._holdable = slabs - 1
         self._warned = set()
+        self._may_warn_of_replaced = True
         self._warn(2)
         # The state after the last batch handed out, and a flag: iterating continues from there.
-        self._state = self._inner.start_state(0)
+        self._state = self._inner.start_state(0, self._shuffle)
         self._fresh = True
 
     def __iter__(self):
@@ -271,7 +275,7 @@ class Loader:
         """Makes the next iteration give `epoch`, from its start; or goes on in the middle of it, if a state in that
         epoch was just loaded."""
         if not (self._fresh and json.loads(self._state)["epoch"] == epoch):
-            self._state = self._inner.start_state(epoch)
+            self._state = self._inner.start_state(epoch, self._shuffle)
             self._fresh = True
 
     def state_dict(self):
@@ -289,7 +293,7 @@ class Loader:
             StateMismatchError: with every field in which the state differs from this loader.
         """
         state = json.dumps(dict(state))
-        self._inner.check_state(state)
+        self._inner.check_state(state, self._shuffle)
         self._state = state
         self._fresh = True
 
@@ -298,8 +302,17 @@ class Loader:
         return json.loads(self._inner.metrics())
 
     def quarantine(self):
-        """The samples and blocks that were replaced by others so far, and why, as text."""
+        """The samples and blocks that were replaced by others so far: file, block, row, key and reason, as text.
+
+        The first of them is also a Python warning of the category `UserWarning`. `metrics()["quarantined"]` counts the
+        samples, `metrics()["substituted"]` the rows that others were given in over all iterations, and `Batch.substituted`
+        has the rows of a batch. A damaged block is replaced as a whole; its rows are in `quarantined` alone.
+        """
         return self._inner.quarantine()
+
+    def quarantined_keys(self):
+        """Keys of the samples that were replaced by others so far, as in the column `key`; damaged blocks have none."""
+        return self._inner.quarantined_keys()
 
     def warnings(self):
         """Decisions about datasets in other formats than our own, as sentences, such as files that
@@ -315,12 +328,26 @@ class Loader:
                 self._warned.add(text)
                 warnings.warn(text, UserWarning, stacklevel=frames + 1)
 
+    def _warn_of_replaced(self, frames):
+        """Issues a warning the first time that a sample is given in the place of one that cannot be used."""
+        if not self._may_warn_of_replaced:
+            return
+        self._may_warn_of_replaced = False
+        bad = self.quarantine()
+        warnings.warn(
+            f"a sample cannot be used and another one is given in its place: {bad[-1] if bad else 'its block is damaged'}; "
+            "`Batch.substituted` has the places of such, `quarantine()` lists what cannot be used, and "
+            '`metrics()["substituted"]` counts the rows',
+            UserWarning,
+            stacklevel=frames + 1,
+        )
+
     def _next_state(self):
         """The state that an iteration begun now starts from."""
         state = json.loads(self._state)
         ended = state["batch"] >= len(self)
         if ended or not self._fresh:
-            return self._inner.start_state(state["epoch"] + 1)
+            return self._inner.start_state(state["epoch"] + 1, self._shuffle)
         return self._state
 
     def _epoch(self, as_torch):
@@ -328,17 +355,14 @@ class Loader:
         return epoch if self._copies is None else DeviceEpoch(epoch, self._copies(), self._ahead)
 
     def _begin(self):
-        if not self._shuffle:
-            return self._inner.start(None)
         self._state = self._next_state()
         self._fresh = True
         return self._inner.start(self._state)
 
     def _finished(self, raw):
         """Notes that `raw` was handed out."""
-        if self._shuffle:
-            self._state = raw.state
-            self._fresh = False
+        self._state = raw.state
+        self._fresh = False
 
 
 class _Torch:
@@ -370,8 +394,7 @@ class _Epoch:
         self._loader = loader
         self._as_torch = as_torch
         self._batches = loader._begin()
-        first = json.loads(loader._state)["batch"] if loader._shuffle else 0
-        self._remaining = len(loader) - first
+        self._remaining = len(loader) - json.loads(loader._state)["batch"]
         self._may_warn = True
 
     def __iter__(self):
@@ -401,6 +424,8 @@ class _Epoch:
             return None
         self._remaining -= 1
         self._loader._warn(frames)
+        if raw.substituted:
+            self._loader._warn_of_replaced(frames)
         if raw.is_copy and self._may_warn:
             self._may_warn = False
             warnings.warn(
@@ -448,6 +473,14 @@ def _known(setting, asked, names):
 def _fetch(asked):
     _known("fetch", asked, _FETCH)
     return {name: asked.get(name) for name in _FETCH}
+
+
+def _last_batch(drop_last, last_batch):
+    if drop_last and last_batch not in ("keep", "drop"):
+        raise ConfigError(
+            f'cannot use `drop_last` with `last_batch="{last_batch}"`: it is short for `last_batch="drop"`; give one of the two'
+        )
+    return "drop" if drop_last else last_batch
 
 
 def _tokens(asked):
