@@ -22,7 +22,7 @@ pub(super) fn is_never_feature(name: &str) -> bool {
 /// have under the key [`ROLES`].
 ///
 /// # Errors
-/// A message for roles that cannot be read, and for several targets of which the settings name none.
+/// A message for roles that cannot be read, and for several targets if the settings name none of them.
 pub(super) fn complete_columns(
     config: &InputConfig,
     text: Option<&str>,
@@ -63,7 +63,7 @@ fn take_parts(config: &mut InputConfig, roles: &ExportedRoles, warnings: &Warnin
         && !others.is_empty()
     {
         warnings.add(&format!(
-            "its rows have several parts, of which this format gives one: {} are exported and `{read}` is read; name the \
+            "its rows have several parts, and this format gives one of them: {} are exported and `{read}` is read; name the \
              columns of another one, or read the dataset itself",
             list(parts.iter().copied())
         ));

@@ -18,7 +18,7 @@ use crate::input::{
     warnings::Warnings,
 };
 
-/// What is read of samples.
+/// Reader of the samples of a block.
 #[derive(Clone, Debug)]
 pub(super) struct SampleDecoder {
     pub(super) wanted: Arc<SampleMembers>,
