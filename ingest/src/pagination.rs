@@ -280,7 +280,10 @@ impl Paginator {
                 run,
             });
         }
-        self.check_behind_short(page, short, contents);
+        if self.is_tail_again(count, contents) {
+            contents.records.clear();
+        }
+        self.check_behind_short(page, short, count, contents);
         let end = self.check_end(page, count, &mut run, contents)?;
         let next = match self.config.way.kind() {
             // The records have named the cursor.

@@ -130,6 +130,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     Ok(Rest {
         answers: Answers::new(config, &pages),
         ahead: RequestsAhead::new(fetcher, retry, concurrency(config)),
+        guesses_pages: guesses_pages(config),
         depth: 1,
         place,
         plan,
@@ -181,6 +182,14 @@ fn client(
 /// Most requests of the source at a time.
 fn concurrency(config: &SourceConfig) -> usize {
     config.limits.concurrency.map_or(CONCURRENCY, Bounded::get) as usize
+}
+
+/// Returns true if pages of a list are requested before the page in front of them has come. A record
+/// that is added at the top of the list meanwhile moves the others, and one can pass from a page that
+/// has not been answered to one that has. So this is done at the user's wish, and where an overlap of
+/// the pages shows it.
+const fn guesses_pages(config: &SourceConfig) -> bool {
+    config.limits.concurrency.is_some() || config.pagination.way.overlap() > 0
 }
 
 /// Query parameters that select the requested data and need not be secret.
@@ -238,6 +247,8 @@ struct Rest {
     clock: Arc<dyn Clock>,
     /// Requests on their way, and unread pages.
     ahead: RequestsAhead,
+    /// True if pages are requested before the page in front of them has come.
+    guesses_pages: bool,
     /// Pages of the current run that may be on their way without knowing that they exist.
     depth: u64,
     /// The embedded API lives as long as its reader.
@@ -440,6 +451,10 @@ impl Rest {
     /// # Errors
     /// [`Error::Body`] for a page unlike those before.
     fn note_form(&mut self, mut form: Form, contents: &Contents, url: &Url) -> Result<(), Error> {
+        if form.format.is_auto() {
+            // It has no body.
+            return Ok(());
+        }
         if form.format == ResponseFormat::Xml {
             form.mix(self.forms.newly_single(&contents.records));
             if !contents.records.is_empty() {

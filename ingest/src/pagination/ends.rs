@@ -92,12 +92,13 @@ impl Paginator {
         }
     }
 
-    /// Checks the page after a `short` one. The same page again is the end; another one shows that
-    /// short pages are usual.
+    /// Checks the page of `count` records after a `short` one. The same page again is the end;
+    /// another one shows that short pages are usual.
     pub(super) fn check_behind_short(
         &mut self,
         page: u64,
         short: Option<ShortPage>,
+        count: u64,
         contents: &mut Contents,
     ) {
         let Some(short) = short.filter(|_| !contents.records.is_empty()) else {
@@ -127,6 +128,10 @@ impl Paginator {
             // A full page after the total was reached: the total was wrong.
             return;
         }
+        if self.config.way.overlap() > 0 && count < short.records {
+            // The end of a list that has grown meanwhile.
+            return;
+        }
         self.warnings.raise(
             SMALL_PAGES,
             "pagination.page_size",
@@ -139,6 +144,13 @@ impl Paginator {
                 }
             ),
         );
+    }
+
+    /// Returns true for a short page with the records of an earlier one, where pages overlap: the end
+    /// of a list that grows at its top while it is read, so that each offset finds its last records.
+    pub(super) fn is_tail_again(&self, count: u64, contents: &Contents) -> bool {
+        let is_seen = |hash| self.seen.contains_key(&hash);
+        self.config.way.overlap() > 0 && count < self.longest && contents.hash.is_some_and(is_seen)
     }
 
     /// Code of the warning that no page names a next one, and the missing field.

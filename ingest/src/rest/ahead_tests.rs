@@ -107,6 +107,39 @@ async fn at_most_so_many_requests_are_on_their_way() {
     assert_eq!(server.targets().len(), 17);
 }
 
+/// Requests that come while the second page is not answered.
+async fn requests_beside_the_second_page(pagination: serde_json::Value) -> usize {
+    let server = Scripted::answering(move |_, head| {
+        let offset = param(head, "offset").map(|offset| offset.parse().unwrap());
+        match offset.unwrap_or_else(|| number(head) * 10) {
+            5..=10 => Step::Hang,
+            from => body(from, from + 10, Some(4_000)),
+        }
+    })
+    .await;
+    let mut config = paged(&server, PaginationKind::Page);
+    config.pagination = pages(pagination);
+    config.limits = LimitsConfig::default();
+    config.retry.total_timeout_ms = 300;
+    config.retry.max_tries = Bounded::literal::<1>();
+    let error = read(&config).await.unwrap_err().to_string();
+    assert!(error.contains("total_timeout_ms"), "{error}");
+    server.targets().len()
+}
+
+#[tokio::test]
+async fn without_a_wish_pages_of_a_list_are_requested_one_after_another() {
+    // A record that is added at the top meanwhile would move another one from a page to come to one that has come.
+    let keys = json!({"type": "page", "page_size": 10, "first_page": 0, "total_path": "total"});
+    assert_eq!(requests_beside_the_second_page(keys).await, 2);
+    let keys = json!({"type": "offset", "page_size": 10, "total_path": "total"});
+    assert_eq!(requests_beside_the_second_page(keys).await, 2);
+    // An overlap shows what moved.
+    let keys = json!({"type": "offset", "page_size": 10, "total_path": "total", "overlap": 2});
+    let requests = requests_beside_the_second_page(keys).await;
+    assert!(requests > 2, "{requests}");
+}
+
 #[tokio::test]
 async fn a_source_of_one_page_costs_no_further_request_than_before() {
     let server = Scripted::answering(|_, head| page_of(number(head), 3, None)).await;

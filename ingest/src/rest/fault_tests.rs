@@ -50,6 +50,37 @@ async fn fault_28_records_removed_while_paging_by_offset_leave_no_gap_with_an_ov
 }
 
 #[tokio::test]
+async fn a_list_that_grows_at_its_top_while_it_is_read_with_an_overlap_ends() {
+    // A record is put in front for every second request; 5 a page.
+    let server = Scripted::answering(|number, head| {
+        let added = number as u64 / 2;
+        let ids: Vec<u64> = (100 - added..123).collect();
+        let offset: usize = param(head, "offset").unwrap().parse().unwrap();
+        let shown = ids.iter().skip(offset).take(5);
+        let shown: Vec<String> = shown.map(|id| format!(r#"{{"id":{id}}}"#)).collect();
+        ok(&format!(r#"{{"items": [{}]}}"#, shown.join(",")))
+    })
+    .await;
+    let mut config = paged(&server, PaginationKind::Offset);
+    set_key(&mut config, "overlap", 2);
+    config.limits.concurrency = Some(Bounded::literal::<1>());
+    let mut source = open(&config, &crate::testing::context()).await.unwrap();
+    let (mut at, mut found) = (Position::Start, std::collections::BTreeSet::new());
+    while !matches!(at, Position::Done { .. }) {
+        let page = source.next_page(&at).await.unwrap();
+        found.extend(page.records.iter().map(Record::canonical));
+        at = page.next;
+    }
+    let is_there = |id: u64| found.contains(&format!(r#"{{"id":{id}}}"#));
+    assert!((100..123).all(is_there), "{found:?}");
+    let warnings = source.take_warnings();
+    assert!(
+        format!("{warnings:?}").find("small_pages").is_none(),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
 async fn cursors_in_headers_links_and_urls_in_bodies_are_followed() {
     let server = Scripted::start([
         answer("200 OK\r\nX-Next: a b", r#"{"items": [{"i": 0}]}"#),

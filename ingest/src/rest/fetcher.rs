@@ -149,12 +149,16 @@ impl Fetcher {
         let size = body.len() as u64;
         let kind = headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let read = self.read(body, kind.to_owned()).await;
-        let read = read.map_err(|error| Failure {
-            error: Box::new(error),
-            again: Again::Never,
-        })?;
-        let found = read.map_err(|unusable| self.failure(url, status, kind, unusable))?;
+        let found = if status == StatusCode::NO_CONTENT {
+            self.layout.no_content()
+        } else {
+            let read = self.read(body, kind.to_owned()).await;
+            let read = read.map_err(|error| Failure {
+                error: Box::new(error),
+                again: Again::Never,
+            })?;
+            read.map_err(|unusable| self.failure(url, status, kind, unusable))?
+        };
         let wrong = |reason| self.wrong(url, reason);
         let total = self.fields.total_in(&headers).map_err(wrong)?;
         // A server that sends unreadable headers would send them again.

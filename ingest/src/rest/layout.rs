@@ -108,6 +108,11 @@ impl Layout {
         })
     }
 
+    /// Contents of a response with status 204, which has no body and so no format.
+    pub(super) fn no_content(&self) -> Body {
+        self.body(Vec::new(), Form::of(ResponseFormat::Auto))
+    }
+
     /// Reads the contents of `body`, which came with this `Content-Type`.
     pub(super) fn read(
         &self,

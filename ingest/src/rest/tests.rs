@@ -253,3 +253,17 @@ pub(super) fn param(head: &str, name: &str) -> Option<String> {
 pub(super) fn paged(server: &Scripted, r#type: PaginationKind) -> SourceConfig {
     config(server.url.as_str(), r#type)
 }
+
+#[tokio::test]
+async fn a_response_without_content_is_a_page_without_records() {
+    let server = Scripted::answering(|_, head| match param(head, "page").unwrap().as_str() {
+        "1" => ok(r#"{"items": [{"i": 0}, {"i": 1}]}"#),
+        "2" => ok(r#"{"items": [{"i": 2}, {"i": 3}]}"#),
+        _ => answer("204 No Content", ""),
+    })
+    .await;
+    let mut config = paged(&server, PaginationKind::Page);
+    config.retry.max_tries = Bounded::literal::<1>();
+    let (records, requests) = read(&config).await.unwrap();
+    assert_eq!((records.len(), requests.requests), (4, 3));
+}

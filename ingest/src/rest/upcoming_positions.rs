@@ -53,6 +53,10 @@ impl Rest {
     /// true if it may not exist.
     fn behind(&self, current: &At, at: &At, request: &Request) -> Option<(At, bool)> {
         let came = self.ahead.peek(request).map(|answered| &answered.contents);
+        let slice = || self.next_slice(at).map(|next| (next, false));
+        if came.is_none() && !self.guesses_pages {
+            return slice();
+        }
         // Of a run whose first page was not read, nothing is known yet.
         let is_current = current.page > 0 && slice_of(&at.run) == slice_of(&current.run);
         let is_likely = at.page + 1 < current.page + self.depth;
@@ -61,7 +65,6 @@ impl Rest {
             return Some((next, false));
         }
         let likely = if is_likely { foresee(true) } else { None };
-        let slice = || self.next_slice(at).map(|next| (next, false));
         likely.map(|next| (next, true)).or_else(slice)
     }
 

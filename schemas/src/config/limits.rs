@@ -28,11 +28,14 @@ pub struct LimitsConfig {
     /// 4 for each `rest` source; `fetch.concurrency` for `fetch`. A crawl requests one page of a host
     /// at a time.
     ///
-    /// A `rest` source requests pages ahead whose address is known: numbers, offsets, slices and
-    /// values. They land in their order, as with one request at a time. Unread pages take at most
-    /// four times as many places and about 64 MiB. A page whose next cursor is in the page before
-    /// it is requested after that one. Without a total, up to twice as many requests may go
-    /// beyond the last page.
+    /// A `rest` source requests slices and values ahead. With this key, and with
+    /// `pagination.overlap`, it also requests pages by number or offset before the page in front of
+    /// them has come. Then a record that is added at the top of the list meanwhile can move another
+    /// one past the place of reading, so that it is missing: set it where new records come at the
+    /// end, where the list rests, or together with `pagination.overlap`, which finds what moved.
+    /// Pages land in their order. Unread pages take at most four times as many places and about 64
+    /// MiB. A page whose next cursor is in the page before it is requested after that one. Without a
+    /// total, up to twice as many requests may go beyond the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Bounded<u32, 1, 64>>,
     /// Unit of `X-RateLimit-Reset`: `auto` (default), `delta_s`, `delta_ms`, `epoch_s` or
