@@ -2,12 +2,19 @@
 //!
 //! Rows have the same key when the cells of the source's key have the same texts, so a key that
 //! changed its type stays the same key. The latest version is the row of the greatest version, a
-//! null being the least; of equal versions it is the one that landed last. So it depends on the
+//! null being the least; of equal versions it is the one that landed last. Of texts, those of digits
+//! alone are ordered as numbers, so that `10` is greater than `9`. So it depends on the
 //! landed rows up to the log position, and not on partitions. A row without any part of its key has
 //! no later version, and stays.
 //!
 //! Rows of a child table are read if their record is the latest version.
 
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, AsArray, StringArray},
+    datatypes::DataType,
+};
 use datafusion::{
     common::JoinType,
     functions_window::expr_fn::row_number,
@@ -15,9 +22,11 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::record::{ColumnType, RecordSchema};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
+    engine::scalar_function::RowFunction,
     operators::dedup::content_hash::Cells,
     schema::{
         landed_cells::{content_hash, origin, typed},
@@ -112,6 +121,30 @@ pub(crate) fn versions(
     })
 }
 
+/// A text whose bytes have the order of a version that is a text: digits alone as numbers, then all
+/// others by their bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct VersionOrder;
+
+impl RowFunction for VersionOrder {
+    const NAME: &'static str = "feedline_version_order";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> datafusion::error::Result<ArrayRef> {
+        let texts = columns[0].as_string::<i32>().iter();
+        let ordered: StringArray = texts.map(|text| text.map(ordered_version)).collect();
+        Ok(Arc::new(ordered))
+    }
+}
+
+fn ordered_version(text: &str) -> String {
+    let digits = text.trim_start_matches('0');
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("1{text}");
+    }
+    format!("0{:010}{digits}", digits.len())
+}
+
 /// Columns that decide the latest version of each key of a source.
 pub(crate) struct LatestVersion<'a> {
     key: &'a [String],
@@ -179,7 +212,12 @@ impl<'a> LatestVersion<'a> {
             content_hash(there.into_iter(), Cells::Text).alias(KEY),
         ];
         if let Some((name, r#type)) = self.version {
-            columns.push(typed(schema, name, r#type)?.alias(VERSION));
+            let version = typed(schema, name, r#type)?;
+            let version = match r#type {
+                ColumnType::Utf8 => VersionOrder.over(vec![version]),
+                _ => version,
+            };
+            columns.push(version.alias(VERSION));
         }
         Ok(columns)
     }
@@ -210,5 +248,29 @@ impl<'a> LatestVersion<'a> {
             .alias(RANK);
         let is_newest = ident(RANK).eq(lit(1_u64)).or(ident(KEYLESS));
         Ok(rows.window(vec![rank])?.filter(is_newest)?.select(own)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_digits_have_the_order_of_numbers() {
+        let rising = [
+            "0",
+            "9",
+            "010",
+            "11",
+            "99999999999999999999",
+            "100000000000000000000",
+        ];
+        let rising: Vec<String> = rising.iter().map(|text| ordered_version(text)).collect();
+        assert!(rising.is_sorted(), "{rising:?}");
+        assert_eq!(ordered_version("007"), ordered_version("7"));
+        // Times and names as before, by their bytes.
+        let others = ["", "2026-01-02", "2026-01-10", "9a", "v10", "v9"];
+        let others: Vec<String> = others.iter().map(|text| ordered_version(text)).collect();
+        assert!(others.is_sorted(), "{others:?}");
     }
 }

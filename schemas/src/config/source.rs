@@ -188,9 +188,10 @@ pub struct SourceConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
     /// Column that orders the rows with one `key`, such as `updated_at`; the row with the greatest
-    /// value is the latest version. Numbers and timestamps are ordered by value, text by its bytes
-    /// (dates need one format), and null is the oldest. Of equal values, and of all rows by
-    /// default, the row that landed last is the latest.
+    /// value is the latest version. Numbers and timestamps are ordered by value, and null is the
+    /// oldest. Texts of digits alone are ordered as numbers; other texts are later than these, and
+    /// ordered by their bytes (dates need one format). Of equal values, and of all rows by default,
+    /// the row that landed last is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Size of one commit.
