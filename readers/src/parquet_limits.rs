@@ -224,6 +224,40 @@ impl<T: Read> Read for PageReader<T> {
     }
 }
 
+/// A struct in the head of a page.
+#[derive(Clone, Copy, Debug)]
+enum HeadStruct {
+    Page,
+    DataPage,
+    DictionaryPage,
+    DataPageV2,
+    Other,
+}
+
+impl HeadStruct {
+    /// The struct in field `id` of this one.
+    const fn inner(self, id: i16) -> Self {
+        match (self, id) {
+            (Self::Page, 5) => Self::DataPage,
+            (Self::Page, 7) => Self::DictionaryPage,
+            (Self::Page, 8) => Self::DataPageV2,
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns false for a field of another type than the format has. The Parquet library reads these fields whatever
+    /// their type is, and so would read on at a wrong byte, up to 2^31 items of lists that are not in the file.
+    const fn has_type(self, id: i16, thrift_type: u8) -> bool {
+        match (self, id) {
+            (Self::Page | Self::DataPage, 1..=4)
+            | (Self::DictionaryPage, 1..=2)
+            | (Self::DataPageV2, 1..=6) => matches!(thrift_type, 4..=6),
+            (Self::Page, 5..=8) => thrift_type == 12,
+            _ => true,
+        }
+    }
+}
+
 /// The head of a page while it is read: a struct in Thrift's compact protocol, whose field 2 is the
 /// decompressed size of the page.
 struct PageHead<'a, T> {
@@ -241,24 +275,28 @@ impl<'a, T: Read> PageHead<'a, T> {
             inner,
             bytes: Vec::new(),
         };
-        head.read_struct(0)?;
+        head.read_struct(HeadStruct::Page, 0)?;
         Ok(head.bytes)
     }
 
-    fn read_struct(&mut self, depth: u32) -> io::Result<()> {
+    fn read_struct(&mut self, part: HeadStruct, depth: u32) -> io::Result<()> {
         if depth > DEPTH {
             return Err(no_head());
         }
-        let mut id: i64 = 0;
+        let mut id: i16 = 0;
         loop {
             let field = self.byte()?;
             if field == 0 {
                 return Ok(());
             }
-            id = match field >> 4 {
-                0 => self.number()?,
-                delta => id.wrapping_add(delta.into()),
+            let next = match field >> 4 {
+                0 => i16::try_from(self.number()?).ok(),
+                delta => id.checked_add(delta.into()),
             };
+            id = next.ok_or_else(no_head)?;
+            if !part.has_type(id, field & 0xf) {
+                return Err(no_head());
+            }
             match field & 0xf {
                 // The value is the type.
                 1 | 2 => {}
@@ -267,7 +305,7 @@ impl<'a, T: Read> PageHead<'a, T> {
                 }
                 4..=6 => {
                     let number = self.number()?;
-                    if (depth, id) == (0, 2) && number > PAGE {
+                    if matches!((part, id), (HeadStruct::Page, 2)) && number > PAGE {
                         return Err(io::Error::other(format!(
                             "a page of {number} bytes unpacked is more than this program reads, {PAGE}; write the file with smaller pages, and cells of at most {ROW} bytes"
                         )));
@@ -278,7 +316,7 @@ impl<'a, T: Read> PageHead<'a, T> {
                     let length = self.varint()?;
                     self.skip(length)?;
                 }
-                12 => self.read_struct(depth + 1)?,
+                12 => self.read_struct(part.inner(id), depth + 1)?,
                 _ => return Err(no_head()),
             }
         }
@@ -352,7 +390,7 @@ mod tests {
     fn a_page_is_refused_by_its_size_however_its_head_is_written() {
         let most = u64::try_from(PAGE).unwrap();
         // A data page's own head with a value of bytes, a number and a flag in it.
-        let rest = [0x2c, 0x15, 8, 0x1c, 0x18, 2, 7, 7, 0x11, 0, 0];
+        let rest = [0x2c, 0x15, 8, 0x4c, 0x18, 2, 7, 7, 0x11, 0, 0];
         let good = page(most, &rest);
         assert_eq!(head(&[&*good, b"data"].concat()), Ok(good));
         let large = head(&page(most + 1, &rest)).unwrap_err();
@@ -379,6 +417,12 @@ mod tests {
                 0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
             ],
             &[0x18, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            // Fields that the format has, with other types: size, head of a data page and its number of values.
+            &[0x15, 0, 0x1c, 0, 0],
+            &[0x15, 0, 0x15, 0, 0x15, 0, 0x25, 0, 0],
+            &[0x15, 0, 0x15, 0, 0x15, 0, 0x2c, 0x18, 0, 0, 0],
+            // A number of a field beyond 16 bits.
+            &[0x05, 0x80, 0x80, 0x08, 0, 0],
         ] {
             assert!(head(bytes).is_err(), "{bytes:x?}");
         }

@@ -156,8 +156,11 @@ impl CsvRows {
         layout: &Layout,
         from: Begin,
     ) -> Result<(), String> {
-        let header = self.dialect.base_line + self.reader.position().line() - 1;
-        if from.lines < header {
+        let end = self.reader.position();
+        let header = self.dialect.base_line + end.line() - 1;
+        // A header that ends with the file has no line end to count.
+        let is_within = |base| from.byte < base + end.byte();
+        if from.lines < header || self.dialect.base_byte.is_some_and(is_within) {
             return Ok(());
         }
         self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
