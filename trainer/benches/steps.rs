@@ -8,7 +8,8 @@
 //!
 //! `steps data CASE FOLDER [BATCH]` writes a case's dataset of an epoch of such batches, and its rows as plain arrays for
 //! other programs; `steps run CASE WHO STEPS BATCH FOLDER [DEVICE [PRECISION]]` is one such process; device and precision
-//! are those of `[train]`. On a GPU `copy_bytes_per_s` is the rate of the copies of batches ahead of their steps, while one
+//! are those of `[train]`. `host_ms_per_step` is the processor time of all threads but those of a device in software,
+//! `thread_ms_per_step` that of each by name. On a GPU `copy_bytes_per_s` is the rate of the copies of batches ahead of their steps, while one
 //! runs, and `copy_bytes` the bytes of a batch; the first 20 are not counted.
 #![expect(
     clippy::unwrap_used,
@@ -26,6 +27,7 @@ mod copies;
 mod process;
 
 use std::{
+    collections::BTreeMap,
     env,
     path::Path,
     process::Command,
@@ -54,6 +56,9 @@ const WARM: u64 = 20;
 
 /// Steps at whose end memory is looked at.
 const LOOKS: [u64; 2] = [500, 5_000];
+
+/// Name of the threads that compute for a device in software, llvmpipe.
+const SOFTWARE_DEVICE: &str = "llvmpipe";
 
 /// By how much the batches of the long run are smaller.
 const LONG_BATCH_SHARE: usize = 4;
@@ -149,7 +154,8 @@ fn number(figures: &Value, key: &str) -> f64 {
 
 /// The median of each figure.
 fn median(runs: &[Value]) -> Value {
-    let keys = runs[0].as_object().unwrap().keys();
+    let keys = runs[0].as_object().unwrap().iter();
+    let keys = keys.filter_map(|(key, value)| value.is_number().then_some(key));
     let middle = |key: &String| {
         let mut values: Vec<f64> = runs.iter().map(|run| number(run, key)).collect();
         values.sort_by(f64::total_cmp);
@@ -237,10 +243,34 @@ fn data_figures(report: &TrainReport, steps: u64) -> Value {
 }
 
 /// Resource use at the end of a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
     wall: Duration,
     cpu: [f64; 2],
+    threads: BTreeMap<String, f64>,
+}
+
+impl Mark {
+    fn now() -> Self {
+        Self {
+            wall: SystemClock.monotonic(),
+            cpu: process::cpu_seconds(),
+            threads: process::cpu_seconds_by_thread(),
+        }
+    }
+
+    /// Milliseconds of each thread until `end`, the largest first, and the sum without those of a software device.
+    fn thread_ms(&self, end: &Self, steps: f64) -> (Vec<(String, f64)>, f64) {
+        let spent = |(name, seconds): (&String, &f64)| {
+            let begin = self.threads.get(name).copied().unwrap_or(0.0);
+            (name.clone(), (seconds - begin) * 1e3 / steps)
+        };
+        let mut threads: Vec<(String, f64)> = end.threads.iter().map(spent).collect();
+        threads.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let of_host = threads.iter().filter(|(name, _)| name != SOFTWARE_DEVICE);
+        let of_host = of_host.map(|(_, ms)| ms).sum();
+        (threads, of_host)
+    }
 }
 
 /// Notes what has been used at the ends of the steps that are timed.
@@ -269,8 +299,7 @@ impl Probe {
         let mut seen = self.seen.lock().unwrap();
         seen.losses.push(loss);
         if step == WARM || step == self.last {
-            let (wall, cpu) = (SystemClock.monotonic(), process::cpu_seconds());
-            seen.marks.push(Mark { wall, cpu });
+            seen.marks.push(Mark::now());
         }
         if LOOKS.contains(&step) {
             seen.memory.push(process::resident_mib());
@@ -280,17 +309,20 @@ impl Probe {
     #[expect(clippy::cast_precision_loss, reason = "few steps")]
     fn figures(&self) -> Value {
         let seen = self.seen.lock().unwrap();
-        let [begin, end] = seen.marks[..] else {
+        let [begin, end] = seen.marks.as_slice() else {
             unreachable!("two marks are set")
         };
         let steps = (self.last - WARM) as f64;
         let per_step = |i: usize| (end.cpu[i] - begin.cpu[i]) * 1e3 / steps;
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
         let tail = seen.losses.len().saturating_sub(20);
+        let (threads, of_host) = begin.thread_ms(end, steps);
         json!({
             "steps_per_s": steps / (end.wall - begin.wall).as_secs_f64(),
             "cpu_ms_per_step": per_step(0) + per_step(1),
             "kernel_ms_per_step": per_step(1),
+            "host_ms_per_step": of_host,
+            "thread_ms_per_step": threads,
             "loss_first": seen.losses[0],
             "loss_last": mean(&seen.losses[tail..]),
             "mib_at_500": seen.memory.first(),

@@ -1,6 +1,6 @@
 //! Resource use of this process so far, as Linux counts it.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 /// Length of a tick of `/proc/self/stat`, in seconds; the same on every Linux.
 const TICK_SECONDS: f64 = 0.01;
@@ -11,6 +11,25 @@ pub(crate) fn cpu_seconds() -> [f64; 2] {
     // The name of the program, in brackets, may hold spaces. Behind it, fields 14 and 15 are the times.
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split(' ').collect();
     [12, 13].map(|field| fields[field].parse::<f64>().unwrap() * TICK_SECONDS)
+}
+
+/// Processor seconds of the threads that run now, by name without a number at its end.
+pub(crate) fn cpu_seconds_by_thread() -> BTreeMap<String, f64> {
+    let mut seconds = BTreeMap::new();
+    for thread in fs::read_dir("/proc/self/task").unwrap() {
+        let folder = thread.unwrap().path();
+        // A thread may end meanwhile.
+        let read = |file: &str| fs::read_to_string(folder.join(file));
+        let (Ok(name), Ok(times)) = (read("comm"), read("schedstat")) else {
+            continue;
+        };
+        let name = name
+            .trim()
+            .trim_end_matches(|c: char| c.is_ascii_digit() || "-:".contains(c));
+        let nanoseconds: f64 = times.split(' ').next().unwrap().parse().unwrap();
+        *seconds.entry(name.to_owned()).or_insert(0.0) += nanoseconds * 1e-9;
+    }
+    seconds
 }
 
 /// MiB of memory in use now.
