@@ -139,7 +139,8 @@ fn is_256(value: &Bounded<u32, 1, 10_000>) -> bool {
 pub struct ColumnContract {
     /// Type of the column, which then never changes. A column that has already landed may only get
     /// a wider type. Default: a type that holds the values of the first batch, and for `files`
-    /// those of a sample of all files; see `[source.infer]`.
+    /// those of a sample of all files; see `[source.infer]`. In a child table, the type of the
+    /// column's first value: declare it where later values are of another type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<DeclaredType>,
     /// Value of `contract.types` for this column. Default: that of the source.
