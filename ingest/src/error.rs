@@ -75,7 +75,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; what batches before it have rejected, `feedline ingest retry-rejects PIPELINE.toml {source}` reads again"
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; records that earlier batches rejected are read again by `feedline ingest retry-rejects PIPELINE.toml {source}`"
     )]
     TooManyRejects {
         /// Source name.

@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use feedline_schemas::{
-    Classified, ContractError, ErrorKind, count::counted, manifest::Split,
-};
+use feedline_schemas::{Classified, ContractError, ErrorKind, count::counted, manifest::Split};
 use tokio::task::JoinError;
 
 use crate::error_chain::one_line;

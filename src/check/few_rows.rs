@@ -81,7 +81,7 @@ fn groups(split: &SplitConfig, preview: &SourcePreview) -> u64 {
         .map_or(preview.rows, |column| column.distinct + column.missing)
 }
 
-/// Chance that some split gets none of `groups`, each of which is in a split by its fraction:
+/// Chance that some split gets none of `groups`, where each is in a split by its fraction:
 /// by inclusion and exclusion over the splits that may be empty.
 fn chance_of_an_empty_split(fractions: &[(Split, f64)], groups: u64) -> f64 {
     let groups = i32::try_from(groups).unwrap_or(i32::MAX);

@@ -183,7 +183,7 @@ impl RankLaunch {
     }
 }
 
-/// Ranks for each processor from which on they are refused: the machine would hardly respond.
+/// Least number of ranks for each processor that is refused: the machine would hardly respond.
 const RANKS_OF_A_PROCESSOR: usize = 8;
 
 fn processors() -> usize {

@@ -69,7 +69,10 @@ fn a_pipeline_that_init_writes_for_a_table_passes_its_check_and_trains() {
     assert!(run(folder, &other).expect(0).stdout.contains("regression"));
     let none = ["init", "customers.csv", "--force", "--target", "spent"];
     let none = run(folder, &none).expect(1).stderr;
-    assert!(none.contains("the columns are `id`, `customer_id`"), "{none}");
+    assert!(
+        none.contains("the columns are `id`, `customer_id`"),
+        "{none}"
+    );
 }
 
 #[test]

@@ -71,7 +71,7 @@ class Loader:
         rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
             `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch. A loader
             that is opened in a worker process of a `DataLoader` (`num_workers`) counts each worker as a rank, so that the
-            workers share the samples out; `rank` and `world_size` given there must tell the workers apart. No worker is
+            workers share the samples out; `rank` and `world_size` given there must differ between the workers. No worker is
             needed for speed: the loader has threads of its own.
         global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
             may change between runs that resume each other: it is a part of the order, and ranks get shares that

@@ -133,7 +133,7 @@ impl Elements {
         let list = match parsed {
             Ok(tape) => match list_of_tape(tape, &layout.records) {
                 Ok(list) => list,
-                // The tree describes what is there instead.
+                // The tree describes the value in its place.
                 Err(bytes) => list_of_tree(&bytes, layout)?,
             },
             Err(bytes) => list_of_tree(&bytes, layout)?,

@@ -53,7 +53,7 @@ impl OwnRows {
         &self.ranges
     }
 
-    /// The values of some of the rows, of which each has equally many.
+    /// The values of some of the rows; each row has equally many.
     pub(super) fn part<'v, T>(&self, values: &'v [T], rows: &Range<usize>) -> &'v [T] {
         if self.are_all() {
             return values;

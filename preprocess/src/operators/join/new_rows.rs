@@ -54,7 +54,7 @@ impl Join {
     /// column that an earlier join adds.
     ///
     /// # Errors
-    /// [`Error::Config`] for a date and a time of day of which only one is in the rows.
+    /// [`Error::Config`] where the rows have only one of a date and a time of day.
     pub(crate) fn for_new_rows(
         &self,
         is_joined: impl Fn(&str) -> bool,

@@ -71,7 +71,11 @@ impl MissedKeys {
         let Some(missed) = self.keys.get_mut(&hash_of(key)) else {
             return;
         };
-        if missed.partner.as_ref().is_none_or(|known| key < known.as_str()) {
+        if missed
+            .partner
+            .as_ref()
+            .is_none_or(|known| key < known.as_str())
+        {
             missed.partner = Some(key.to_owned());
         }
     }

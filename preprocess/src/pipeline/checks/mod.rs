@@ -8,7 +8,7 @@ pub(super) mod keys;
 pub(super) mod leakage;
 pub(super) mod mixed_types;
 pub(super) mod new_rows;
-pub(super) mod splits;
 pub(super) mod repeated_hours;
+pub(super) mod splits;
 pub(super) mod train_values;
 pub(super) mod verification;

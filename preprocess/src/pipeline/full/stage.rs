@@ -49,7 +49,8 @@ impl<'b> FullBuild<'b> {
         let unmatched =
             join::unmatched::find_warnings(session, tables, &spec.joins, &self.counts.joins);
         self.warnings.extend(Box::pin(unmatched).await?);
-        self.warnings.extend(Box::pin(build.mixed_types(session)).await?);
+        self.warnings
+            .extend(Box::pin(build.mixed_types(session)).await?);
         let near_dup = build.near_dup(self.scratch);
         let direct = HashPartitioning::of(spec, tables, build.context);
         let (near, with_copies) = (near_dup.as_ref(), direct.is_some());

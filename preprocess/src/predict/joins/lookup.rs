@@ -60,7 +60,7 @@ pub(in crate::predict) struct LookedUp {
 }
 
 impl JoinLookup {
-    /// Checks the joined sources and their keys, each of which is read once, for rows of `file`.
+    /// Checks the joined sources and their keys, and reads each once, for rows of `file`.
     /// Blocks.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Keys and times of new rows, by which joins look them up.
+//! Keys and times of new rows that joins look up.
 //!
 //! A cell is read as its column landed, so that a key has the string that the build compares, and a
 //! cell that could not land rejects its row.

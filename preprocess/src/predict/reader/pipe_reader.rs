@@ -1,7 +1,7 @@
 //! Input of a pipe whose producer may pause.
 //!
 //! A thread reads the pipe ahead of the parser. Where the parser has to wait for input for longer
-//! than [`PauseRule::delay`], it calls a hook before it goes on waiting, which hands out the rows
+//! than [`PauseRule::delay`], it calls a hook before it waits on, to hand out the rows
 //! that are complete. Memory is a few chunks of 64 KiB.
 
 use std::{

@@ -30,12 +30,7 @@ async fn a_dropped_column_of_another_type_lets_rows_be_appended() {
         zone.evolve(&columns);
         zone.batch(&as_text(600..900, &[0])).await;
         let report = build_with(&root, dataset, 2).await.unwrap();
-        assert_eq!(
-            report.added.unwrap().rows_in,
-            300,
-            "{:?}",
-            report.anew
-        );
+        assert_eq!(report.added.unwrap().rows_in, 300, "{:?}", report.anew);
         assert_eq!(manifest(&root).await.transform, before.transform);
         check(&root).await;
     }
