@@ -92,7 +92,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         pipeline: Pipeline,
         /// Also send one request to each `rest` source that has no pagination and has landed
-        /// nothing, and suggest a pagination by its first response; nothing is landed or changed
+        /// nothing, and suggest a pagination by its first response; pages 0 and 1 are requested too
+        /// if the response does not show the number of the first page; nothing is landed or changed
         #[arg(long)]
         ask: bool,
     },

@@ -113,7 +113,9 @@ pub(crate) fn rejected_note(preview: &SourcePreview) -> Option<String> {
     let sample = bad_sample.as_ref().or(rejected_sample.as_ref());
     let sample = sample.map(String::as_str).unwrap_or_default();
     let (count, all) = (bad + rejected, rows + bad);
-    (count > 0).then(|| format!("{count} of {all} rows looked at are rejected, such as {sample}"))
+    let are = if count == 1 { "is" } else { "are" };
+    let all = counted(all, "row");
+    (count > 0).then(|| format!("{count} of {all} looked at {are} rejected, such as {sample}"))
 }
 
 /// Rejected rows of a preview, and its warnings, each with its key.

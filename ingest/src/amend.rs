@@ -40,6 +40,14 @@ use crate::{
     status::describe_next_run,
 };
 
+/// A number of pages or files that are read, with the verb.
+fn pages_to_read(pages: u64) -> String {
+    match pages {
+        1 => "1 page or file is read".to_owned(),
+        many => format!("{many} pages or files are read"),
+    }
+}
+
 /// Source whose log is being amended.
 struct Amending<'a> {
     config: &'a SourceConfig,

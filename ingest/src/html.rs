@@ -41,6 +41,7 @@ use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{PageRun, Position},
     config::{PageExtract, SourceConfig},
+    count::counted,
 };
 use feedline_storage::Store;
 use url::Url;
@@ -411,8 +412,8 @@ impl Crawl {
             url: Url::parse(&self.config.url)
                 .map_or_else(|_| self.config.url.clone(), |url| redacted(&url)),
             reason: format!(
-                "the crawl is over after {} URLs and found no record: {extract} (skipped lately: {skipped}{failure}); look at `crawl.allow`, `crawl.hosts`, `page` and robots.txt",
-                self.walk.frontier.next()
+                "the crawl is over after {} and found no record: {extract} (skipped lately: {skipped}{failure}); look at `crawl.allow`, `crawl.hosts`, `page` and robots.txt",
+                counted(self.walk.frontier.next(), "URL")
             ),
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct Paginator {
     came: Option<u64>,
     /// Most records of a page so far.
     longest: u64,
+    /// Empty pages in succession that this process has read.
+    empty: u64,
     /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
     /// True if a source without a next link or cursor may be one that never names any.
@@ -155,6 +157,7 @@ impl Paginator {
             seen: HashMap::new(),
             came: None,
             longest: 0,
+            empty: 0,
             total: None,
             may_lack_next: true,
             warnings: WarningChanges::default(),
@@ -298,6 +301,10 @@ impl Paginator {
         if self.hashes_pages() && end.may_be_short() {
             let (records, hash) = (count, contents.hash);
             run.short = Some(ShortPage { records, hash });
+        } else if self.hashes_pages() && self.empty > 0 {
+            // A page behind it may be refused, as behind a short one.
+            let (records, hash) = (0, None);
+            run.short = Some(ShortPage { records, hash });
         }
         self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
         Ok(Position::Page {
@@ -330,10 +337,12 @@ impl Paginator {
         // A total that is the count of the page would end a run of short pages after the first one.
         let is_checked = page > 0 || self.total != Some(count);
         let has_more = self.has_more(page, new, contents)?;
+        self.empty = if count == 0 { self.empty + 1 } else { 0 };
+        let is_gap = count == 0 && !has_all && self.empty < self.config.way.empty_pages();
         Ok(EndSigns {
             is_last: match has_more {
                 Some(has_more) => !has_more,
-                None => is_all_seen || (is_short && has_all && is_checked),
+                None => (is_all_seen && !is_gap) || (is_short && has_all && is_checked),
             },
             is_all_seen,
             is_short,

@@ -3,12 +3,14 @@
 mod dry_run;
 mod early_warnings;
 
+use std::collections::BTreeMap;
+
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig},
     ids::Name,
-    record::ColumnType,
+    record::{ColumnType, split_path},
     report::{Warning, replace_warning},
 };
 use serde::Serialize;
@@ -19,6 +21,7 @@ use self::{
 };
 use crate::{
     blocking::computing,
+    children::tables,
     context::Context,
     error::Error,
     infer::{DistinctValues, Inferred, LargeIntegers, Survey},
@@ -57,8 +60,11 @@ pub struct SourcePreview {
     /// Error that the contract would end a run with in the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
-    /// Columns in the order of their first appearance.
+    /// Columns in the order of their first appearance, without lists that land as child tables.
     pub columns: Vec<ColumnPreview>,
+    /// Rows of each child table (`contract.children`) in the `decided` records that would land.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<String, u64>,
     /// First records as JSON, keys in byte order, at most the requested number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<String>,
@@ -220,7 +226,16 @@ impl SourcePreview {
     /// Takes what the survey found.
     fn take_columns(&mut self, config: &SourceConfig, survey: &Survey, inferred: Inferred) {
         let alike = warn_of_alike_columns(&inferred);
-        let columns = inferred.columns.into_iter().map(|found| {
+        // Tables that cannot be read are the error of the dry run.
+        let tables = tables(&config.contract).unwrap_or_default();
+        let is_table = |name: &str| {
+            let keys = split_path(name);
+            let mut lists = tables.iter().filter(|table| table.of.is_none());
+            lists.any(|table| table.keys == keys)
+        };
+        let columns = inferred.columns.into_iter();
+        let columns = columns.filter(|found| !is_table(&found.name));
+        let columns = columns.map(|found| {
             let values = survey.distinct(&found.name);
             let column_type = found
                 .r#type
@@ -253,11 +268,12 @@ impl SourcePreview {
             decided,
             rejected,
             sample,
+            children,
             warnings,
             stop,
         } = dry_run;
         (self.decided, self.rejected, self.rejected_sample) = (decided, rejected, sample);
-        self.stop = stop;
+        (self.children, self.stop) = (children, stop);
         for warning in warnings {
             replace_warning(&mut self.warnings, warning);
         }

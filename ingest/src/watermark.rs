@@ -9,6 +9,7 @@ use feedline_readers::{
 use feedline_schemas::{
     commit::{CommitEntry, CursorAhead, PageRun},
     config::IncrementalConfig,
+    count::counted,
     ids::Hash128,
     report::Warning,
 };
@@ -443,15 +444,20 @@ pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
         .iter()
         .filter_map(|ahead| Mark::parse(&ahead.cursor).ok());
     let highest = marks.max_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal))?;
-    let count = match run.ahead.iter().any(|ahead| ahead.hash.is_none()) {
-        true => format!("at least {}", run.ahead.len()),
-        false => run.ahead.len().to_string(),
+    let least = match run.ahead.iter().any(|ahead| ahead.hash.is_none()) {
+        true => "at least ",
+        false => "",
+    };
+    let records = counted(run.ahead.len() as u64, "record");
+    let (have, they) = match run.ahead.len() {
+        1 => ("has", "it has landed and does"),
+        _ => ("have", "they have landed and do"),
     };
     let since = run.high.as_deref().unwrap_or("the beginning");
     Some(Warning {
         code: "cursor_in_future".into(),
         message: format!(
-            "{count} records have a cursor ahead of now, the highest `{}`: they have landed and do not move the bound, so later runs request records after `{since}`",
+            "{least}{records} {have} a cursor ahead of now, the highest `{}`: {they} not move the bound, so later runs request records after `{since}`",
             highest.text
         ),
         key: Some("incremental.max_ahead".into()),

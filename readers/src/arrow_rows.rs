@@ -18,9 +18,10 @@ use arrow::{
     datatypes::SchemaRef,
     ipc::{self, reader::StreamDecoder},
 };
-use feedline_schemas::guard::catching;
+use feedline_schemas::{guard::catching, record::ColumnType};
 
 use crate::{
+    declared_type::declared_type,
     parquet_limits::with_views,
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
@@ -260,6 +261,10 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
         let schema = self.schema.as_ref();
         let nested = schema.map(|schema| nested_of(schema)).unwrap_or_default();
         nested.get(place).copied().unwrap_or_default()
+    }
+
+    fn declared_type(&self, place: usize, below: &[String]) -> Option<ColumnType> {
+        declared_type(self.schema.as_ref()?, place, below)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use feedline_schemas::{commit::FileMark, ids::Hash128};
-use feedline_storage::{Error, Store};
+use feedline_storage::{Error, Listed, Store};
 use parquet::{
     errors::ParquetError,
     file::reader::{ChunkReader, Length},
@@ -23,6 +23,8 @@ use xxhash_rust::xxh3::Xxh3;
 const WHOLE: u64 = 64 << 20;
 /// Files up to this size are read completely for a preview.
 const PEEKED: u64 = 4 << 20;
+/// Message about a file that changed between reads of its parts.
+const CHANGED: &str = "it changed while it was read; wait until it is complete, then rerun";
 /// Bytes of one read of a larger file.
 const CHUNK: u64 = 8 << 20;
 
@@ -54,6 +56,8 @@ pub struct FileBytes {
     /// Beginning of the file at that time, if it was requested and exists.
     pub start: Option<Start>,
     whole: Option<Bytes>,
+    /// Version of a file that is read in chunks, as its store showed it before it was hashed.
+    version: Option<Listed>,
     /// True if a reader compares the bytes that it reads with the hash.
     is_checked: bool,
     runtime: Handle,
@@ -95,6 +99,7 @@ impl FileBytes {
             mark,
             start: None,
             whole: None,
+            version: None,
             is_checked: false,
             runtime: Handle::current(),
         })
@@ -112,7 +117,8 @@ impl FileBytes {
         start: Option<u64>,
         most: u64,
     ) -> Result<Self, Error> {
-        let mut bytes = store.size(path).await?;
+        let listed = store.look_up(path).await?;
+        let mut bytes = listed.bytes;
         let mut hashing = Hashing::new(start);
         let whole = if bytes <= most {
             let whole = store.get(path).await?;
@@ -140,6 +146,7 @@ impl FileBytes {
             path: path.to_owned(),
             mark,
             start: hashing.start,
+            version: whole.is_none().then_some(listed),
             whole,
             is_checked: true,
             runtime: Handle::current(),
@@ -158,6 +165,27 @@ impl FileBytes {
                 .runtime
                 .block_on(self.store.get_range(&self.path, start..end))
                 .map_err(io::Error::other),
+        }
+    }
+
+    /// Checks that the store still has the version of the file that was opened, for a file whose parts
+    /// were read in any order, so that no reader compared their hash.
+    ///
+    /// # Errors
+    /// A message if the file has changed, and the error of the store.
+    pub fn check_version(&self) -> io::Result<()> {
+        let Some(before) = &self.version else {
+            return Ok(());
+        };
+        let now = self.runtime.block_on(self.store.look_up(&self.path));
+        let now = now.map_err(io::Error::other)?;
+        let is_same = match (&before.etag, &now.etag) {
+            (Some(before), Some(now)) => before == now,
+            _ => before.modified == now.modified,
+        };
+        match is_same && before.bytes == now.bytes {
+            true => Ok(()),
+            false => Err(io::Error::other(CHANGED)),
         }
     }
 
@@ -271,9 +299,7 @@ impl FileReader {
         if self.at == self.file.mark.bytes
             && Hash128::new(hasher.digest128()) != self.file.mark.hash
         {
-            return Err(io::Error::other(
-                "it changed while it was read; wait until it is complete, then rerun",
-            ));
+            return Err(io::Error::other(CHANGED));
         }
         Ok(())
     }
@@ -354,11 +380,28 @@ mod tests {
         other[5] ^= 1;
         store.put("x", other.into()).await.unwrap();
         let error = read(file).await.unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("it changed while it was read"),
-            "{error}"
-        );
+        assert_eq!(error.to_string(), CHANGED);
+    }
+
+    #[tokio::test]
+    async fn a_file_of_another_version_than_the_opened_one_is_noticed() {
+        let store = Store::memory();
+        store.put("x", content()).await.unwrap();
+        let open = async |most| {
+            FileBytes::open_with(&store, "x", "x", None, most)
+                .await
+                .unwrap()
+        };
+        let (chunks, whole) = (open(1000).await, open(u64::MAX).await);
+        let check = async |file: &FileBytes| {
+            let file = file.clone();
+            let check = move || file.check_version().map_err(|e| e.to_string());
+            tokio::task::spawn_blocking(check).await.unwrap()
+        };
+        assert_eq!(check(&chunks).await, Ok(()));
+        store.put("x", content()).await.unwrap();
+        assert_eq!(check(&chunks).await, Err(CHANGED.to_owned()));
+        // The bytes in memory are of one version.
+        assert_eq!(check(&whole).await, Ok(()));
     }
 }

@@ -14,6 +14,7 @@ mod arrow_rows;
 pub mod cell;
 pub mod charset;
 pub mod csv_dialect;
+mod declared_type;
 pub mod file_bytes;
 pub mod file_format;
 #[cfg(any(test, fuzzing))]

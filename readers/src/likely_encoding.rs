@@ -2,6 +2,7 @@
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use feedline_schemas::count::counted;
 
 use crate::{notices::Notices, value::shorten};
 
@@ -92,9 +93,15 @@ fn check_utf8(sample: &[u8], name: &str, notices: &Notices) -> Result<(), String
     notices.push(
         "csv_encoding",
         "csv.encoding",
-        format!(
-            "{foreign} of the first {all} lines of `{name}` are not UTF-8{also}: their rows are rejected; their bytes look like `{likely}`"
-        ),
+        match foreign {
+            1 => format!(
+                "1 of the first {} of `{name}` is not UTF-8{also}: its row is rejected; its bytes look like `{likely}`",
+                counted(all as u64, "line")
+            ),
+            many => format!(
+                "{many} of the first {all} lines of `{name}` are not UTF-8{also}: their rows are rejected; their bytes look like `{likely}`"
+            ),
+        },
     );
     Ok(())
 }
@@ -200,7 +207,7 @@ mod tests {
     fn a_few_foreign_lines_are_a_notice_and_their_rows_rejects() {
         let one = "1,Köln\n".to_owned() + &"2,Bonn\n".repeat(40);
         let notice = found(&one, WINDOWS_1252, None);
-        let start = "1 of the first 41 lines of `a.csv` are not UTF-8: their rows are rejected";
+        let start = "1 of the first 41 lines of `a.csv` is not UTF-8: its row is rejected";
         assert!(notice.starts_with(start), "{notice}");
         let notices = Notices::default();
         let mixed = b"M\xfcnchen\nK\xf6ln\nZ\xc3\xbcrich\n";

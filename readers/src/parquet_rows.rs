@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use arrow::array::RecordBatch;
-use feedline_schemas::{file_signature::format_by_signature, guard::catching};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use feedline_schemas::{file_signature::format_by_signature, guard::catching, record::ColumnType};
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -17,6 +17,7 @@ use parquet::{
 };
 
 use crate::{
+    declared_type::declared_type,
     parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
@@ -33,6 +34,8 @@ const BATCH: usize = 1024;
 /// Reads rows; a row is an object of its columns.
 pub(crate) struct ParquetRows {
     decoder: Decoder,
+    /// Schema of all columns, with views.
+    schema: SchemaRef,
     names: Vec<String>,
     /// True for columns of objects.
     nested: Vec<bool>,
@@ -96,10 +99,12 @@ impl ParquetRows {
         check_names(builder.schema())?;
         let names = names_of(builder.schema());
         let nested = nested_of(builder.schema());
+        let schema = Arc::clone(builder.schema());
         let offset = usize::try_from(skip).map_err(|e| e.to_string())?;
         let builder = builder.with_batch_size(batch_rows).with_offset(offset);
         Ok(Self {
             decoder: Decoder::Opened(Box::new(builder)),
+            schema,
             names,
             nested,
             portions: Portions::new(bytes, max_ratio).at_row(skip),
@@ -201,6 +206,10 @@ impl Rows for ParquetRows {
 
     fn is_nested(&self, place: usize) -> bool {
         self.nested.get(place).copied().unwrap_or_default()
+    }
+
+    fn declared_type(&self, place: usize, below: &[String]) -> Option<ColumnType> {
+        declared_type(&self.schema, place, below)
     }
 
     fn select(&mut self, places: &BTreeSet<usize>) -> Result<bool, String> {

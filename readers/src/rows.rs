@@ -9,7 +9,10 @@ pub mod open;
 
 use std::{collections::BTreeSet, io::Read};
 
-use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig};
+use feedline_schemas::{
+    config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig},
+    record::ColumnType,
+};
 use flate2::read::MultiGzDecoder;
 
 use crate::{
@@ -78,6 +81,13 @@ pub trait Rows: Send {
     /// Returns true if the column at this place of a table holds objects.
     fn is_nested(&self, _place: usize) -> bool {
         false
+    }
+
+    /// Type that a file with types of its own declares for the column at this place of a table, or
+    /// for the value at the path `below` in its objects: numbers and booleans, bytes, JSON for
+    /// objects, and otherwise text. `None` for a format without types.
+    fn declared_type(&self, _place: usize, _below: &[String]) -> Option<ColumnType> {
+        None
     }
 
     /// Asks for the columns at these places alone, before the first record. Returns true if records

@@ -490,8 +490,8 @@ pub struct PageRun {
     /// forms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boundary: Vec<Hash128>,
-    /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size` and did not say whether it is
-    /// the last one.
+    /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size`, or none, and did not say
+    /// whether it is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short: Option<ShortPage>,
     /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.

@@ -21,6 +21,9 @@ const MISSING: [&str; 34] = [
 /// Delimiters that are detected where none is configured.
 pub const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
+/// Spaces between groups of thousands: space, no-break space, thin space, narrow no-break space.
+const GROUP_SPACES: [char; 4] = [' ', '\u{a0}', '\u{2009}', '\u{202f}'];
+
 /// Most digits behind a plus sign of an integer.
 const PLUS_DIGITS: usize = 6;
 
@@ -107,7 +110,9 @@ impl CellFormat {
             None => (mantissa, None),
         };
         let whole = match self.thousands {
-            Some(sign) if whole.contains(sign) => Cow::Owned(ungrouped(whole, sign)?),
+            Some(sign) if whole.contains(|c: char| separates_groups(c, sign)) => {
+                Cow::Owned(ungrouped(whole, sign)?)
+            }
             _ => Cow::Borrowed(whole),
         };
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -141,12 +146,26 @@ fn is_telephone(text: &str) -> bool {
     text.len() > PLUS_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns true for a character between groups of thousands, given the declared separator `sign`. A
+/// declared space means any space that programs write there.
+#[must_use]
+pub fn separates_groups(c: char, sign: char) -> bool {
+    c == sign || is_group_space(c) && is_group_space(sign)
+}
+
+/// Returns true for a space that programs write between groups of thousands.
+#[must_use]
+pub fn is_group_space(c: char) -> bool {
+    GROUP_SPACES.contains(&c)
+}
+
 /// The digits of groups of three.
 fn ungrouped(whole: &str, sign: char) -> Option<String> {
-    let mut groups = whole.split(sign);
+    let mut groups = whole.split(|c: char| separates_groups(c, sign));
     let first = groups.next().unwrap_or_default();
     let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
-    (is_first && groups.all(|group| group.len() == 3)).then(|| whole.replace(sign, ""))
+    let is_grouped = is_first && groups.all(|group| group.len() == 3);
+    is_grouped.then(|| whole.replace(|c: char| separates_groups(c, sign), ""))
 }
 
 /// Refuses signs that could be taken for another part of a number.
@@ -250,6 +269,20 @@ mod tests {
         }
         check_number(format('.', Some(','), false), "1,234.50", Some("1234.50"));
         check_number(format(',', None, false), "1.5", None);
+        for sign in GROUP_SPACES {
+            let spaced = format(',', Some(sign), false);
+            for (text, expected) in [
+                ("12 345,67", Some("12345.67")),
+                ("-1\u{a0}234\u{a0}567", Some("-1234567")),
+                ("12\u{202f}345", Some("12345")),
+                ("12\u{2009}345", Some("12345")),
+                ("12 34", None),
+                ("12\t345", None),
+                ("12  345", None),
+            ] {
+                check_number(spaced, text, expected);
+            }
+        }
         check_number(format('.', None, true), "17 %", Some("17"));
         check_number(format(',', None, true), "17,5%", Some("17.5"));
     }

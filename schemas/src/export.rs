@@ -14,6 +14,7 @@ use crate::{
     format::{EXPORT, versioned},
     ids::{Hash128, Name, Sequence, TableName},
     split::Split,
+    warning::Warning,
 };
 
 /// Name of the record in the folder of an export. Readers of Parquet folders skip names that begin with `_`.
@@ -192,4 +193,7 @@ pub struct DataExportReport {
     /// True when a finished export was replaced.
     #[serde(default)]
     pub replaced: bool,
+    /// Observations about the exported rows, such as `dataset_settings_changed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }

@@ -55,6 +55,7 @@ pub(super) fn number_key<'p>(name: &str, preview: &'p SourcePreview) -> Option<&
     let codes = [
         "looks_like_decimal_comma",
         "looks_like_thousands",
+        "looks_like_spaced_thousands",
         "looks_like_percent",
         "looks_like_currency",
     ];

@@ -278,7 +278,7 @@ fn a_table_with_thousands_and_a_bad_row_is_read_as_numbers_and_its_bad_row_is_re
     let keys = r#"csv = { decimal_separator = ",", thousands_separator = "." }"#;
     assert!(text.contains(keys), "{text}");
     assert!(
-        init.contains("1 of 301 rows looked at are rejected, such as `ragged_row`"),
+        init.contains("1 of 301 rows looked at is rejected, such as `ragged_row`"),
         "{init}"
     );
     let check = run(folder, &["check", "homes.toml"]).expect(0).stdout;
@@ -352,7 +352,7 @@ fn files_without_a_row_are_refused_with_the_reason() {
         (
             "bad.csv",
             b"a,b\n1,2,3\n",
-            "1 of 1 rows looked at are rejected, such as `ragged_row`",
+            "1 of 1 row looked at is rejected, such as `ragged_row`",
         ),
         (
             "book.csv",

@@ -8,7 +8,7 @@ use feedline_schemas::{
     record::RecordSchema,
 };
 
-use super::{Amending, count, keep::KeptFolder, withdrawn_files};
+use super::{Amending, count, keep::KeptFolder, pages_to_read, withdrawn_files};
 use crate::{commit_log::Commit, context::Context, error::Error, setting_changes::recorded};
 
 /// Resets a source: landed data moves to `landing/<source>.<n>` with its log. The next run re-reads
@@ -65,10 +65,8 @@ pub async fn reset(
         }
     }
     report.rows = last.state.totals.rows;
-    report.notes.push(format!(
-        "{} pages or files are re-read",
-        last.state.totals.pages
-    ));
+    let pages = pages_to_read(last.state.totals.pages);
+    report.notes.push(format!("{pages} again"));
     let folder = KeptFolder::next(log, context).await?;
     report.kept = Some(folder.url());
     if dry_run {

@@ -11,7 +11,7 @@ use feedline_schemas::{
     log_effect::index_of,
 };
 
-use super::{Amending, count, withdrawn_files::files};
+use super::{Amending, count, pages_to_read, withdrawn_files::files};
 use crate::{
     batch::Encoded,
     commit_log::{Commit, CommitLog},
@@ -78,9 +78,7 @@ async fn rewind_log(
         .totals
         .pages
         .saturating_sub(target.state.totals.pages);
-    report
-        .notes
-        .push(format!("{pages} pages or files are read again"));
+    report.notes.push(format!("{} again", pages_to_read(pages)));
     report.notes.push(
         "files that no longer count move to `superseded/` of the source's landing folder".into(),
     );

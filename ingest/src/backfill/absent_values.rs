@@ -6,6 +6,7 @@
 
 use feedline_schemas::{
     commit::{Interval, Ledger},
+    count::counted,
     report::Warning,
 };
 
@@ -59,11 +60,15 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
     } else {
         ""
     };
+    let (have, them) = match absent.len() {
+        1 => ("it has", "it"),
+        _ => ("they have", "them"),
+    };
     (!absent.is_empty()).then(|| Warning {
         code: "values_absent".into(),
         message: format!(
-            "the server knew nothing of {} values (status 404): they have no rows, and each later run requests them again{more}",
-            absent.len()
+            "the server knew nothing of {} (status 404): {have} no rows, and each later run requests {them} again{more}",
+            counted(absent.len() as u64, "value")
         ),
         key: Some("for_each.missing".into()),
     })

@@ -97,18 +97,21 @@ impl Values {
         if ledger.values <= self.len() && ledger.values_hash == Some(self.hash(ledger.values)) {
             return Ok(());
         }
-        let count = ledger.values;
+        let values = match ledger.values {
+            1 => "value that was read".to_owned(),
+            count => format!("{count} values that were read, in their order"),
+        };
         Err(match &self.source {
             None => Error::config(
                 "for_each.values",
                 format!(
-                    "does not begin with the {count} values that were read, in their order; restore them, add new ones at the end, or give this source another name"
+                    "does not begin with the {values}; restore what is missing, add new ones at the end, or give this source another name"
                 ),
             ),
             Some(source) => Error::config(
                 "for_each.source",
                 format!(
-                    "the landed values of `{source}` do not begin with the {count} values that were read: its landing folder was changed or is another one; restore it, or give this source another name"
+                    "the landed values of `{source}` do not begin with the {values}: its landing folder was changed or is another one; restore it, or give this source another name"
                 ),
             ),
         })

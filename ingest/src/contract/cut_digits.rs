@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     commit::{Decisions, Noted},
+    count::counted,
     report::Warning,
 };
 
@@ -28,13 +29,13 @@ pub(crate) fn cut_warning(decisions: &Decisions) -> Option<Warning> {
     let columns = decisions.get(DIGITS_CUT)?;
     let named = columns.iter().take(NAMED);
     let named = named.map(|(name, Noted { count, sample })| {
-        let values = if *count == 1 { "value" } else { "values" };
-        format!("`{name}` ({count} {values} of a batch, such as {sample})")
+        let values = counted(*count, "value");
+        format!("`{name}` ({values} of a batch, such as {sample})")
     });
     let named: Vec<String> = named.collect();
     let more = match columns.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more columns"),
+        more => format!(" and {}", counted(more as u64, "more column")),
     };
     let message = format!(
         "{}{more}: digits beyond microseconds are cut, since timestamps land in microseconds; to keep all digits declare the column `text`, and where rows have landed run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything",

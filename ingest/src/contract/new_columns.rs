@@ -3,6 +3,7 @@
 use feedline_readers::value::Value;
 use feedline_schemas::{
     config::{ColumnsContract, TypeContract},
+    count::counted,
     record::{Column, system},
 };
 
@@ -53,8 +54,8 @@ impl Contract<'_> {
             reason: TOO_MANY_COLUMNS,
             path,
             detail: format!(
-                "with the {} new ones of this record the source would have {} columns, `contract.max_columns` is {most}",
-                new().count(),
+                "with the {} of this record the source would have {} columns, `contract.max_columns` is {most}",
+                counted(new().count() as u64, "new one"),
                 self.columns.len() + new().count()
             ),
         }))

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     commit::CommitEntry,
+    count::counted,
     ids::{Hash128, Name, Sequence},
     log_effect::Reach,
     report::Warning,
@@ -248,10 +249,11 @@ impl DeltaFollower {
 
     fn warn_of(&mut self, of: &TableRef<'_>, synced: &Synced) {
         if synced.copies > 0 {
+            let were = if synced.copies == 1 { "was" } else { "were" };
             let message = format!(
-                "Delta table `{}`: {} files were written again as {} bytes below `widened/`, since columns have wider types by now, or names that differ in case only, and a Delta table has one type for each name",
+                "Delta table `{}`: {} {were} written again as {} bytes below `widened/`, since columns have wider types by now, or names that differ in case only, and a Delta table has one type for each name",
                 of.name(),
-                synced.copies,
+                counted(synced.copies, "file"),
                 synced.copied_bytes
             );
             let warning = Warning::new("delta_files_copied", message);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use feedline_readers::{
     file_bytes::{Begin, FileBytes},
+    file_format::Kind,
     record::Record,
     rows::{self, Rows},
 };
@@ -37,6 +38,8 @@ pub(super) struct OpenFile {
     /// URL, size and hash, including those of its labels.
     mark: FileMark,
     rows: Box<dyn Rows>,
+    /// Bytes of a file whose parts are read in any order.
+    parts: Option<FileBytes>,
     /// Position where the reading began.
     begin: Begin,
     /// Records handed out, from there.
@@ -116,9 +119,11 @@ impl OpenFile {
                 );
                 notices.push("unfinished_file", "files.settle_s", message);
             }
+            let has_parts = matches!(layout.kind, Kind::Parquet | Kind::Zip);
             Ok(Opened::Open(Box::new(Self {
                 mark,
                 rows,
+                parts: has_parts.then_some(bytes),
                 begin,
                 read: skip,
                 ahead,
@@ -161,10 +166,13 @@ impl OpenFile {
             to.room -= 1;
             self.read += 1;
             let next = self.rows.next();
-            self.ahead = next.map_err(|reason| Error::File {
-                url: self.mark.url.clone(),
-                reason,
-            })?;
+            self.ahead = next.map_err(|reason| self.unreadable(reason))?;
+        }
+        if self.is_over()
+            && let Some(file) = &self.parts
+        {
+            let checked = file.check_version();
+            checked.map_err(|e| self.unreadable(e.to_string()))?;
         }
         let now = RecordPlace::parse(&self.rows.place());
         let place = self.first_place(before, now);
@@ -178,6 +186,13 @@ impl OpenFile {
             place,
         });
         Ok((self, to))
+    }
+
+    fn unreadable(&self, reason: String) -> Error {
+        Error::File {
+            url: self.mark.url.clone(),
+            reason,
+        }
     }
 
     /// Place of the record with the number `before`, if those after it follow by one line each, and

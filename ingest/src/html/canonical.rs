@@ -34,9 +34,12 @@ impl Canonicals {
             return None;
         }
         self.shared += 1;
+        let pages = match self.shared {
+            1 => "1 page names".to_owned(),
+            many => format!("{many} pages name"),
+        };
         let message = format!(
-            "{} pages name the canonical address of another page, such as `{url}`, which names `{canonical}`: with `key = [\"url\"]` a dataset reads one row of each address; set `key = [\"fetched_url\"]` to read them all",
-            self.shared
+            "{pages} the canonical address of another page, such as `{url}`, which names `{canonical}`: with `key = [\"url\"]` a dataset reads one row of each address; set `key = [\"fetched_url\"]` to read them all"
         );
         Some(Warning::new("same_canonical", message).with_key("key"))
     }

@@ -1,6 +1,6 @@
 //! The type of a column, decided from the counts of its values.
 
-use feedline_schemas::record::ColumnType;
+use feedline_schemas::{count::noun_of, record::ColumnType};
 
 use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
 use crate::record_places::RecordPlaces;
@@ -137,12 +137,13 @@ impl ColumnCounts {
         }
         let is_met = |kind: &Kind| odd(*kind) && self.count(*kind) > 0;
         let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_met).collect();
+        let are = if count == 1 { "is" } else { "are" };
         findings.has_cells |= self.has_cells;
         findings.odd.push(format!(
-            "`{}` ({count} of {} are no {}, such as {}{}{})",
+            "`{}` ({count} of {} {are} no {}, such as {}{}{})",
             self.name,
             self.values(),
-            noun(r#type),
+            noun_of(count, noun(r#type)),
             self.some_of(&kinds),
             self.first_place(&kinds, rules.places),
             kinds
@@ -156,7 +157,9 @@ impl ColumnCounts {
 /// Key that makes odd cells of a kind numbers, for a message.
 const fn hint(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_separator` may read"),
+        Kind::Thousands | Kind::SomeComma | Kind::Spaced | Kind::SpacedComma => {
+            Some(", which `csv.thousands_separator` may read")
+        }
         Kind::DecimalComma => Some(", which `csv.decimal_separator` may read"),
         Kind::Percent => Some(", which `csv.percent` reads"),
         Kind::Amount => Some(", which `csv.currency` may read"),
@@ -166,9 +169,9 @@ const fn hint(kind: Kind) -> Option<&'static str> {
 
 const fn noun(r#type: ColumnType) -> &'static str {
     match r#type {
-        ColumnType::Bool => "booleans",
-        ColumnType::Timestamp => "dates",
-        _ => "numbers",
+        ColumnType::Bool => "boolean",
+        ColumnType::Timestamp => "date",
+        _ => "number",
     }
 }
 

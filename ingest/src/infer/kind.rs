@@ -2,7 +2,7 @@
 
 use feedline_readers::{image_signature::image_format, json, value::Value};
 use feedline_schemas::{
-    csv_cell::CellFormat,
+    csv_cell::{CellFormat, is_group_space},
     number::{self, MAX_EXACT},
 };
 
@@ -45,6 +45,10 @@ pub(crate) enum Kind {
     SomeComma,
     /// Digits with commas in groups of three.
     Thousands,
+    /// Digits with spaces in groups of three, with or without a decimal point.
+    Spaced,
+    /// The same with a decimal comma.
+    SpacedComma,
     /// A number with a percent sign.
     Percent,
     /// A number with a currency sign in front of or behind it.
@@ -86,6 +90,8 @@ impl Kind {
         Self::DecimalComma,
         Self::SomeComma,
         Self::Thousands,
+        Self::Spaced,
+        Self::SpacedComma,
         Self::Percent,
         Self::Amount,
         Self::UnclearDate,
@@ -215,7 +221,14 @@ impl Kind {
         let number = before.or_else(|| unsigned.strip_suffix(currency))?.trim();
         let kind = Self::of_cell(number, CellFormat::default(), None);
         let is_number = kind.is_number()
-            || matches!(kind, Self::DecimalComma | Self::SomeComma | Self::Thousands);
+            || matches!(
+                kind,
+                Self::DecimalComma
+                    | Self::SomeComma
+                    | Self::Thousands
+                    | Self::Spaced
+                    | Self::SpacedComma
+            );
         is_number.then_some((currency, kind))
     }
 
@@ -247,6 +260,7 @@ impl Kind {
             }
             Self::Day => "dates",
             Self::DecimalComma | Self::SomeComma | Self::Thousands => "digits with commas",
+            Self::Spaced | Self::SpacedComma => "digits with spaces",
             Self::Percent => "percentages",
             Self::Amount => "amounts with a currency sign",
             Self::UnclearDate => "dates of an unclear order",
@@ -270,6 +284,9 @@ fn of_signs(text: &str, unsigned: &str) -> Kind {
             .bytes()
             .all(|b| b.is_ascii_digit() || b == b'.' || b == b',');
         return if is_one { Kind::Percent } else { Kind::Text };
+    }
+    if let Some(spaced) = of_spaces(unsigned) {
+        return spaced;
     }
     if let Some((whole, part)) = unsigned.rsplit_once(',') {
         return of_commas(whole, part);
@@ -298,6 +315,24 @@ fn are_day_and_month(a: &str, b: &str) -> bool {
         return false;
     };
     (1..=31).contains(&a.max(b)) && (1..=12).contains(&a.min(b))
+}
+
+/// Classifies digits with spaces between groups of three; `None` for other text.
+fn of_spaces(unsigned: &str) -> Option<Kind> {
+    let (whole, part) = match unsigned.split_once([',', '.']) {
+        Some((whole, part)) => (whole, Some(part)),
+        None => (unsigned, None),
+    };
+    let mut groups = whole.split(is_group_space);
+    let first = groups.next().unwrap_or_default();
+    let is_first = is_digits(first) && first.len() <= 3 && !first.starts_with('0');
+    let is_grouped = is_first
+        && whole.contains(is_group_space)
+        && groups.all(|group| is_digits(group) && group.len() == 3);
+    (is_grouped && part.is_none_or(is_digits)).then(|| match unsigned.contains(',') {
+        true => Kind::SpacedComma,
+        false => Kind::Spaced,
+    })
 }
 
 /// Classifies digits with commas, given the text before and after the last comma.
@@ -428,7 +463,15 @@ mod tests {
             (Kind::Percent, &["17%", "-3.5 %", "3,5%"]),
             (
                 Kind::Amount,
-                &["$1,008.00", "-$5", "$ -5", "12.50 €", "1.234,56 €", "£7"],
+                &[
+                    "$1,008.00",
+                    "-$5",
+                    "$ -5",
+                    "12.50 €",
+                    "1.234,56 €",
+                    "1\u{202f}234,56\u{a0}€",
+                    "£7",
+                ],
             ),
             (
                 Kind::UnclearDate,
@@ -456,11 +499,25 @@ mod tests {
                 ],
             ),
         ] {
-            for text in texts {
-                let value = Value::Cell((*text).to_owned());
-                let found = Kind::of(&value, CellFormat::default(), None);
-                assert_eq!(found, Some(kind), "{text:?}");
-            }
+            check_kind(kind, texts);
+        }
+    }
+
+    #[test]
+    fn digits_with_spaces_between_thousands_are_of_their_own_kinds() {
+        check_kind(
+            Kind::Spaced,
+            &["12 345", "-1\u{a0}234\u{202f}567", "1\u{2009}234.5"],
+        );
+        check_kind(Kind::SpacedComma, &["12 345,67", "1\u{a0}234,5"]);
+        check_kind(Kind::Text, &["12 34", "012 345", "1 234,5,6", "1234 567"]);
+    }
+
+    fn check_kind(kind: Kind, texts: &[&str]) {
+        for text in texts {
+            let value = Value::Cell((*text).to_owned());
+            let found = Kind::of(&value, CellFormat::default(), None);
+            assert_eq!(found, Some(kind), "{text:?}");
         }
     }
 }

@@ -31,6 +31,11 @@ impl NumberNotation {
 
     /// Decimal and thousands separator, where they are not the default ones.
     fn separators(&self) -> (Option<char>, Option<char>) {
+        if self.has(Kind::Spaced) || self.has(Kind::SpacedComma) {
+            let commas = [Kind::SpacedComma, Kind::DecimalComma, Kind::SomeComma];
+            let has_comma = commas.iter().any(|kind| self.has(*kind));
+            return (has_comma.then_some(','), Some(' '));
+        }
         let has_thousands = self.has(Kind::Thousands) || self.has(Kind::SomeComma);
         match self.has(Kind::DecimalComma) {
             true => (Some(','), self.has_grouped_commas.then_some('.')),
@@ -76,6 +81,8 @@ impl ColumnCounts {
             Kind::DecimalComma,
             Kind::SomeComma,
             Kind::Thousands,
+            Kind::Spaced,
+            Kind::SpacedComma,
             Kind::Percent,
             Kind::Amount,
         ];

@@ -123,7 +123,7 @@ fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_s
     assert!(
         warning
             .message
-            .starts_with("`c` (1 of 200 are no numbers, such as `unknown`): "),
+            .starts_with("`c` (1 of 200 is no number, such as `unknown`): "),
         "{}",
         warning.message
     );
@@ -145,6 +145,16 @@ fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
         "",
         Some(Utf8),
         &["looks_like_thousands"],
+    );
+    let spaced = ["looks_like_spaced_thousands"];
+    check(&[("12 345", 3), ("7", 1)], "", Some(Utf8), &spaced);
+    check(&[("12\u{a0}345,6", 3), ("7,5", 9)], "", Some(Utf8), &spaced);
+    check(&[("12 345", 3), ("many", 3)], "", Some(Utf8), &[]);
+    check(
+        &[("12\u{202f}345,67", 3), ("12 345", 1), ("7,5", 1)],
+        "csv = { decimal_separator = \",\", thousands_separator = \" \" }\n",
+        Some(Float64),
+        &[],
     );
     check(&[("17%", 3)], "", Some(Utf8), &["looks_like_percent"]);
     let currency = ["looks_like_currency"];
@@ -210,6 +220,15 @@ fn amounts_name_the_settings_that_read_them_and_those_of_several_currencies_name
     assert!(message.ends_with("other separators"), "{message}");
     let (settings, _) = found(&["1,017", "2,018"], "");
     assert_eq!(settings, ["thousands_separator = \",\""]);
+    let (settings, message) = found(&["12\u{a0}345,67", "7,5"], "");
+    let expected = ["decimal_separator = \",\"", "thousands_separator = \" \""];
+    assert_eq!(settings, expected);
+    assert!(
+        message.contains("`csv.decimal_separator = \",\"` and `csv.thousands_separator = \" \"`"),
+        "{message}"
+    );
+    let (settings, _) = found(&["1\u{202f}234,50 €", "7 €"], "");
+    assert_eq!(settings, [expected[0], expected[1], "currency = \"€\""]);
     let (settings, _) = found(&["17%", "18%"], "");
     assert_eq!(settings, ["percent = true"]);
 }
@@ -228,6 +247,7 @@ fn advice_to_set_a_key_becomes_advice_to_reset_once_the_key_is_set() {
         (["31/01/2020", "01/02/2020"], dates),
         (["17%", "18%"], percent),
         (["1,017", "2,018"], comma),
+        (["1 017", "2 018"], "csv.thousands_separator = \" \"\n"),
         (["$5", "$6"], "csv.currency = \"$\"\n"),
     ] {
         let message = landed(&cells, "", now);

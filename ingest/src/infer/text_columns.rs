@@ -30,8 +30,14 @@ impl ColumnCounts {
         let numbers = self.sum(&is_number);
         let commas = [Kind::DecimalComma, Kind::SomeComma];
         let thousands = [Kind::Thousands, Kind::SomeComma];
+        let spaces = [Kind::Spaced, Kind::SpacedComma];
         let of = |kinds: &[Kind]| self.count_all(kinds);
-        if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
+        if of(&spaces) > 0 && is_most(of(&spaces) + of(&commas) + numbers) {
+            findings.spaces.push(self.named(&spaces));
+            let kinds = spaces.into_iter().chain(commas);
+            let found = kinds.filter(|kind| self.count(*kind) > 0);
+            findings.space_notation.kinds.extend(found);
+        } else if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
             findings.decimal_commas.push(self.named(&commas));
             findings.has_grouped_commas |= self.has_grouped_commas;
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {

@@ -3,6 +3,8 @@
 
 use feedline_schemas::{
     config::{SourceConfig, TypeContract},
+    count::counted,
+    csv_cell::is_group_space,
     report::Warning,
 };
 
@@ -16,6 +18,7 @@ const ODD_VALUES: &str = "odd_values";
 const MIXED_TYPES: &str = "mixed_types";
 const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
 const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
+const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
 const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
 const LOOKS_LIKE_DATES: &str = "looks_like_dates";
@@ -24,12 +27,13 @@ const DIGITS_ROUNDED: &str = "digits_rounded";
 const AMBIGUOUS_DATES: &str = "ambiguous_dates";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 11] = [
+pub(crate) const TYPE_WARNINGS: [&str; 12] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
     LOOKS_LIKE_DECIMAL_COMMA,
     LOOKS_LIKE_THOUSANDS,
+    LOOKS_LIKE_SPACES,
     LOOKS_LIKE_PERCENT,
     LOOKS_LIKE_CURRENCY,
     LOOKS_LIKE_DATES,
@@ -58,6 +62,7 @@ pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Wa
             SET,
             [csv.thousands_separator, csv.decimal_separator].contains(&Some(',')),
         ),
+        (LOOKS_LIKE_SPACES, _) => (SET, csv.thousands_separator.is_some_and(is_group_space)),
         (LOOKS_LIKE_PERCENT, _) => (SET, csv.percent),
         (LOOKS_LIKE_CURRENCY, _) => (SET, csv.currency.is_some()),
         (LOOKS_LIKE_DATES, _) => (
@@ -100,6 +105,8 @@ pub(super) struct ColumnFindings {
     /// True if any of them has groups of thousands.
     pub(super) has_grouped_commas: bool,
     pub(super) thousands: Vec<String>,
+    pub(super) spaces: Vec<String>,
+    pub(super) space_notation: NumberNotation,
     pub(super) percents: Vec<String>,
     pub(super) amounts: Vec<String>,
     pub(super) amount_notation: NumberNotation,
@@ -178,18 +185,25 @@ impl ColumnFindings {
         if settings.is_empty() {
             return "amounts with a currency sign land as text: `csv` has another currency or other separators".to_owned();
         }
-        let settings: Vec<String> = settings
-            .iter()
-            .map(|line| format!("`csv.{line}`"))
-            .collect();
         format!(
             "amounts with a currency sign land as text; set {} to read them as numbers",
-            settings.join(" and ")
+            shown_settings(&settings)
+        )
+    }
+
+    fn explain_spaces(&self, config: &SourceConfig) -> String {
+        let settings = self.space_notation.settings(&config.csv);
+        if settings.is_empty() {
+            return "numbers with spaces between thousands land as text: `csv` has other separators".to_owned();
+        }
+        format!(
+            "numbers with spaces between thousands land as text; set {} to read them as numbers, unless they are telephone numbers or codes",
+            shown_settings(&settings)
         )
     }
 
     /// Text columns whose values look like numbers or dates of another notation.
-    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 5] {
+    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 6] {
         let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
         let format = self.format.as_ref().map_or_else(String::new, |format| {
             format!(", such as `contract.dates = [\"{format}\"]`")
@@ -208,6 +222,12 @@ impl ColumnFindings {
                 "csv.thousands_separator",
                 &self.thousands,
                 "numbers with commas between their digits land as text; set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+            ),
+            warn_of_columns(
+                LOOKS_LIKE_SPACES,
+                "csv.thousands_separator",
+                &self.spaces,
+                &self.explain_spaces(config),
             ),
             warn_of_columns(
                 LOOKS_LIKE_PERCENT,
@@ -257,6 +277,12 @@ impl ColumnFindings {
     }
 }
 
+/// Lines of `csv` in words.
+fn shown_settings(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| format!("`csv.{line}`")).collect();
+    lines.join(" and ")
+}
+
 /// Returns the warning about these columns, if there are any.
 fn warn_of_columns(
     code: &str,
@@ -269,7 +295,7 @@ fn warn_of_columns(
     }
     let more = match columns.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more columns"),
+        more => format!(" and {}", counted(more as u64, "more column")),
     };
     let columns = columns[..columns.len().min(NAMED)].join(", ");
     Some(Warning {

@@ -8,6 +8,7 @@ use feedline_http::redacted;
 use feedline_schemas::{
     commit::{PageRun, ShortPage},
     config::{Pagination, PaginationKind},
+    count::counted,
     report::Warning,
 };
 
@@ -86,7 +87,7 @@ impl Paginator {
     /// Begins a page run.
     pub(super) fn begin(&mut self, run: &PageRun) {
         self.seen.clear();
-        (self.came, self.total) = (Some(0), None);
+        (self.came, self.total, self.empty) = (Some(0), None, 0);
         if run.ledger.is_none() && run.since.is_none() {
             self.warnings.lift_ends();
         }
@@ -116,16 +117,17 @@ impl Paginator {
                     "repeated_page",
                     &format!("pagination.{param}"),
                     format!(
-                        "the second page has the same {} records as the first one and is taken as the end; if the API has more, it does not know the query parameter of `pagination.{param}`",
-                        short.records
+                        "the second page has the same {} as the first one and is taken as the end; if the API has more, it does not know the query parameter of `pagination.{param}`",
+                        counted(short.records, "record")
                     ),
                 );
             }
             return;
         }
         let size = self.config.common.page_size;
-        if short.records >= size {
-            // A full page after the total was reached: the total was wrong.
+        if short.records >= size || short.records == 0 {
+            // A full page after the total was reached: the total was wrong. An empty one is no sign
+            // of the size of pages.
             return;
         }
         if self.config.way.overlap() > 0 && count < short.records {
@@ -136,8 +138,8 @@ impl Paginator {
             SMALL_PAGES,
             "pagination.page_size",
             format!(
-                "a page of {} records, where `pagination.page_size` = {size}, was not the last one: the server gives smaller pages; set it to what the server gives at most{}",
-                short.records,
+                "a page of {}, where `pagination.page_size` = {size}, was not the last one: the server gives smaller pages; set it to what the server gives at most{}",
+                counted(short.records, "record"),
                 match self.config.way.kind() {
                     PaginationKind::Page => ", since a server that numbers its pages by what it is asked for leaves records out between them",
                     _ => "",
@@ -193,7 +195,8 @@ impl Paginator {
             code,
             key,
             format!(
-                "the first page has {count} records and no {what}, so nothing is known of a second page; check `{key}`, or set `pagination.page_size` to the most records of a page if such a source fits into one"
+                "the first page has {} and no {what}, so nothing is known of a second page; check `{key}`, or set `pagination.page_size` to the most records of a page if such a source fits into one",
+                counted(count, "record")
             ),
         );
     }

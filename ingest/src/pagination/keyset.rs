@@ -8,7 +8,7 @@
 use std::{cmp::Ordering, collections::HashSet};
 
 use feedline_readers::{record::Record, value::Value};
-use feedline_schemas::{commit::PageRun, config::KeysetPages, ids::Hash128};
+use feedline_schemas::{commit::PageRun, config::KeysetPages, count::counted, ids::Hash128};
 
 use crate::{param::Param, watermark::Mark};
 
@@ -191,7 +191,8 @@ impl Keyset {
                 "give `pagination.key_param` if the API has such a parameter, otherwise ask for larger pages"
             };
             return Err(format!(
-                "a full page of {count} records with the time `{}` has been seen already, so what comes after them cannot be reached; {advice}",
+                "a full page of {} with the time `{}` has been seen already, so what comes after them cannot be reached; {advice}",
+                counted(count, "record"),
                 before.time.text()
             ));
         }

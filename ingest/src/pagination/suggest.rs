@@ -6,14 +6,17 @@
 //! names, never a value of the response: cursors and URLs may be secret.
 
 mod body;
+mod first_number;
 mod order;
 
 use reqwest::header::{HeaderMap, LINK};
 use url::Url;
 
 use self::body::{Field, fields, list};
+pub(crate) use self::first_number::have_different_records;
 use super::link;
 use feedline_readers::value::Value;
+use feedline_schemas::count::counted;
 
 /// Pagination suggested by a first response.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +27,9 @@ pub(crate) struct Found {
     pub(crate) records: Option<String>,
     /// Reason for the suggestion, in words.
     pub(crate) reason: String,
+    /// Query parameter of the page number, if the response does not show the number of its page, or
+    /// if it may be a page without showing it.
+    pub(crate) unnumbered: Option<String>,
 }
 
 /// Suggests the pagination by the response with `headers` and `body` to a request for `url`. Its
@@ -35,6 +41,7 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
             records: None,
             reason: "the answer has no list of records: it may be an error document, or one record alone"
                 .into(),
+            unnumbered: None,
         };
     };
     let answer = FirstAnswer {
@@ -44,29 +51,49 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
         fields: fields(body),
     };
     let (line, reason) = answer.speaks_for();
+    let unnumbered = match &line {
+        Some(line) => line.unnumbered.clone(),
+        None => answer.is_doubtful().then(|| "page".to_owned()),
+    };
     Found {
-        pagination: line.map(|line| line.0 + " }"),
+        pagination: line.map(|line| line.text + " }"),
         records: (path != records).then(|| format!("records = {}", quoted(&path))),
         reason,
+        unnumbered,
     }
 }
 
 /// An inline table that is being written.
-struct Line(String);
+struct Line {
+    text: String,
+    /// Query parameter of the page number, if the number of the first page is not known.
+    unnumbered: Option<String>,
+}
 
 impl Line {
     fn new(kind: &str) -> Self {
-        Self(format!("pagination = {{ type = {}", quoted(kind)))
+        Self {
+            text: format!("pagination = {{ type = {}", quoted(kind)),
+            unnumbered: None,
+        }
     }
 
     fn with(mut self, key: &str, text: &str) -> Self {
-        self.0 += &format!(", {key} = {}", quoted(text));
+        self.text += &format!(", {key} = {}", quoted(text));
         self
     }
 
     fn with_number(mut self, key: &str, number: u64) -> Self {
-        self.0 += &format!(", {key} = {number}");
+        self.text += &format!(", {key} = {number}");
         self
+    }
+
+    /// Adds the number of the first page, which comes before page `next`.
+    fn before_page(self, next: u64) -> Self {
+        match next {
+            1 => self.with_number("first_page", 0),
+            _ => self,
+        }
     }
 
     /// Adds the path of the total number of records.
@@ -88,6 +115,8 @@ struct Total<'a> {
     key: &'static str,
     place: &'a str,
     number: u64,
+    /// True if its name says that it is of all pages.
+    is_sure: bool,
 }
 
 struct FirstAnswer<'a> {
@@ -116,6 +145,8 @@ const TOTALS: [&str; 16] = [
     "count",
     "matches",
 ];
+/// Names among them that may count the records of one response.
+const COUNTS: [&str; 3] = ["count", "recordcount", "resultcount"];
 /// Headers with it.
 const TOTAL_HEADERS: [&str; 4] = ["x-total-count", "x-total", "total-count", "x-total-results"];
 /// Names of a cursor in a body.
@@ -227,13 +258,12 @@ impl FirstAnswer<'_> {
             let reason = format!("`{}` says that there are more pages; {reason}", field.path);
             return (Some(line), reason);
         }
-        if let Some(total) = &total
-            && total.number == count
-        {
-            let reason = format!(
-                "`{}` says that the {count} records that came are all",
-                total.place
-            );
+        if let Some(total) = self.total_of_all() {
+            let came = match count {
+                1 => "record that came is".to_owned(),
+                many => format!("{many} records that came are"),
+            };
+            let reason = format!("`{}` says that the {came} all", total.place);
             return (None, reason);
         }
         if let Some(name) = self.sure_cursor() {
@@ -242,20 +272,50 @@ impl FirstAnswer<'_> {
         if self.headers.contains_key(LINK) {
             return (None, "its `Link` header names no next page".into());
         }
-        if self.looks_cut()
-            && let Some((line, reason)) = order::keyset(self.list)
+        let came = counted(count, "record");
+        if !self.looks_cut() {
+            return (
+                None,
+                format!("nothing in it names a next page; {came} came"),
+            );
+        }
+        if self
+            .asked(&PAGES)
+            .or_else(|| self.asked(&OFFSETS))
+            .is_some()
         {
+            let (line, reason) = self.numbered();
+            let reason = format!("{came} came, which is as many as a page may hold; {reason}");
             return (Some(line), reason);
         }
-        let doubt = if self.looks_cut() {
-            ", which is as many as a page may hold: look into the API's documentation"
-        } else {
-            ""
-        };
-        (
-            None,
-            format!("nothing in it names a next page; {count} records came{doubt}"),
-        )
+        if let Some(total) = &total {
+            let reason = format!(
+                "`{}` may count the records of this page alone; {came} came, which is as many as a page may hold: look into \
+                 the API's documentation",
+                total.place
+            );
+            return (None, reason);
+        }
+        if let Some((line, reason)) = order::keyset(self.list) {
+            return (Some(line), reason);
+        }
+        let doubt = "which is as many as a page may hold: look into the API's documentation";
+        let reason = format!("nothing in it names a next page; {came} came, {doubt}");
+        (None, reason)
+    }
+
+    /// The total, if it shows that all records came. A count of as many records as a page may hold
+    /// does not.
+    fn total_of_all(&self) -> Option<Total<'_>> {
+        let total = self.total()?;
+        let is_sure = total.is_sure || !self.looks_cut();
+        (is_sure && total.number == self.count()).then_some(total)
+    }
+
+    /// Returns true if the response may be a page, and does not show it.
+    fn is_doubtful(&self) -> bool {
+        let has_ended = self.sure_cursor().is_some() || self.headers.contains_key(LINK);
+        self.looks_cut() && !has_ended && self.total_of_all().is_none()
     }
 
     fn by_link(&self) -> Option<(Line, String)> {
@@ -278,15 +338,14 @@ impl FirstAnswer<'_> {
             (is_next || name.ends_with("cursor")) && !value.is_empty()
         })?;
         let name = name.as_str();
-        let is_number = value
-            .to_str()
-            .is_ok_and(|text| text.trim().parse::<u64>().is_ok());
-        if is_number && name.ends_with("page") {
+        let number = value.to_str().ok();
+        let number = number.and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(next) = number
+            && name.ends_with("page")
+        {
             let reason = format!("its header `{name}` has the number of the next page");
-            return Some((
-                self.sized(Line::new("page").with("page_param", "page")),
-                reason,
-            ));
+            let line = Line::new("page").with("page_param", "page");
+            return Some((self.sized(line.before_page(next)), reason));
         }
         let param = if name.ends_with("token") {
             "page_token"
@@ -331,12 +390,11 @@ impl FirstAnswer<'_> {
         // The list of names is in the order of trust.
         let rank = |field: &&Field<'_>| CURSORS.iter().position(|name| *name == field.name);
         let field = self.fields.iter().filter(is_cursor).min_by_key(rank)?;
-        if let (Value::Int(_), "nextpage") = (field.value, field.name.as_str()) {
+        if let (Value::Int(next), "nextpage") = (field.value, field.name.as_str()) {
             let reason = format!("`{}` is the number of the next page", field.path);
-            return Some((
-                self.sized(Line::new("page").with("page_param", "page")),
-                reason,
-            ));
+            let line = Line::new("page").with("page_param", "page");
+            let line = line.before_page(u64::try_from(*next).unwrap_or_default());
+            return Some((self.sized(line), reason));
         }
         let (line, param) = cursor(field);
         let reason = format!(
@@ -376,6 +434,7 @@ impl FirstAnswer<'_> {
                 key: "total_header",
                 place: name,
                 number,
+                is_sure: true,
             })
         });
         let in_body = || {
@@ -398,6 +457,7 @@ impl FirstAnswer<'_> {
                 key: "total_path",
                 place: &field.path,
                 number: number(field)?,
+                is_sure: !field.is_of(&COUNTS),
             })
         };
         header.or_else(in_body)
@@ -416,11 +476,6 @@ impl FirstAnswer<'_> {
 
     /// Suggests pages by number or by offset, by the parameter names.
     fn numbered(&self) -> (Line, String) {
-        let asked = |names: &[&str]| {
-            let pairs = self.url.query_pairs();
-            let mut keys = pairs.map(|(key, _)| key.into_owned());
-            keys.find(|key| body::is_plain(key) && names.contains(&body::bare(key).as_str()))
-        };
         let first = |names: &[&str]| {
             self.fields.iter().find_map(|field| match field.value {
                 Value::Int(number @ 0..=1) if field.is_of(names) => {
@@ -430,7 +485,7 @@ impl FirstAnswer<'_> {
             })
         };
         if let Some((field, number)) = first(&OFFSETS) {
-            let param = asked(&OFFSETS).unwrap_or_else(|| field.key.to_owned());
+            let param = self.asked(&OFFSETS).unwrap_or_else(|| field.key.to_owned());
             let line = Line::new("offset").with("offset_param", &param);
             let line = if number == 1 {
                 line.with_number("first_offset", 1)
@@ -444,7 +499,7 @@ impl FirstAnswer<'_> {
             );
             return (self.sized(line), reason);
         }
-        if let Some(param) = asked(&OFFSETS) {
+        if let Some(param) = self.asked(&OFFSETS) {
             let line = Line::new("offset").with("offset_param", &param);
             return (
                 self.sized(line),
@@ -452,7 +507,7 @@ impl FirstAnswer<'_> {
             );
         }
         let page = first(&PAGES);
-        let param = asked(&PAGES);
+        let param = self.asked(&PAGES);
         let why = match (&page, &param) {
             (Some((field, _)), _) => format!("`{}` is the number of this page", field.path),
             (None, Some(param)) => format!("`{param}` in its URL is the number of a page"),
@@ -462,7 +517,11 @@ impl FirstAnswer<'_> {
         let line = Line::new("page").with("page_param", shown);
         let line = match page {
             Some((_, 0)) => line.with_number("first_page", 0),
-            _ => line,
+            Some(_) => line,
+            None => Line {
+                unnumbered: Some(shown.to_owned()),
+                ..line
+            },
         };
         let guess = if param.is_none() {
             guessed("page_param", shown)
@@ -475,6 +534,13 @@ impl FirstAnswer<'_> {
             format!("{why}; {guess}")
         };
         (self.sized(line), why)
+    }
+
+    /// The first parameter of the URL that has one of these names.
+    fn asked(&self, names: &[&str]) -> Option<String> {
+        let pairs = self.url.query_pairs();
+        let mut keys = pairs.map(|(key, _)| key.into_owned());
+        keys.find(|key| body::is_plain(key) && names.contains(&body::bare(key).as_str()))
     }
 
     /// Adds the page size if the response or its URL states it.

@@ -218,6 +218,73 @@ fn numbered_pages_end_at_an_empty_page() {
 }
 
 #[test]
+fn numbered_pages_end_at_as_many_empty_pages_as_are_set() {
+    let mut paged = of(pages(json!({"type": "page", "empty_pages": 2})));
+    for (page, records) in (0..).zip([0, 2, 0, 1, 0]) {
+        let next = step(&mut paged, page, None, records, None);
+        assert_eq!(next, Ok(Some((page + 1).to_string())));
+    }
+    assert_eq!(step(&mut paged, 5, None, 0, None), Ok(None));
+    // A refused page is the end behind an empty one.
+    let mut paged = of(pages(json!({"type": "page", "empty_pages": 2})));
+    step(&mut paged, 0, None, 3, None).unwrap();
+    match paged.next(at(1, None), &mut contents(0, None)).unwrap() {
+        Position::Page { page, cursor, run } => {
+            assert!(paged.is_end(&At { page, cursor, run }, 404));
+        }
+        other => panic!("{other:?}"),
+    }
+    // A total that has come needs no second one.
+    let keys = json!({"type": "page", "empty_pages": 2, "total_path": "total"});
+    let mut paged = of(pages(keys));
+    let mut run = PageRun::default();
+    for (page, records) in [(0, 3), (1, 0)] {
+        let mut contents = Contents {
+            total: Some(3),
+            ..contents(records, None)
+        };
+        let at = At {
+            run,
+            ..at(page, None)
+        };
+        let next = paged.next(at, &mut contents).unwrap();
+        assert_eq!(matches!(next, Position::Done { .. }), records == 0);
+        run = next.run().unwrap().clone();
+    }
+}
+
+#[test]
+fn a_total_that_lacks_one_page_names_the_first_page() {
+    let check = |first_page: u64, total: u64, is_named: bool| {
+        let mut pages = of(pages(
+            json!({"type": "page", "first_page": first_page, "total_path": "total"}),
+        ));
+        let mut next = at(0, None);
+        for records in [2, 1, 0] {
+            let mut contents = Contents {
+                total: Some(total),
+                ..contents(records, None)
+            };
+            if let Position::Page { page, cursor, run } = pages.next(next, &mut contents).unwrap() {
+                next = At { page, cursor, run };
+            } else {
+                assert_eq!(records, 0);
+                break;
+            }
+        }
+        let warnings = crate::warnings::apply(Vec::new(), pages.take_warnings());
+        let codes: Vec<&str> = warnings.iter().map(|held| held.code.as_str()).collect();
+        assert_eq!(codes, ["total_differs"]);
+        let message = &warnings[0].message;
+        let advice = "if the API counts its pages from 0, the first one is missing: set `pagination.first_page` = 0";
+        assert_eq!(message.contains(advice), is_named, "{message}");
+    };
+    check(1, 5, true);
+    check(0, 5, false);
+    check(1, 6, false);
+}
+
+#[test]
 fn offsets_grow_by_what_has_come() {
     let mut pages = of(pages(
         json!({"type": "offset", "offset_param": "skip", "first_offset": 1}),

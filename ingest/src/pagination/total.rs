@@ -7,7 +7,8 @@
 use feedline_http::redacted;
 use feedline_schemas::{
     commit::PageRun,
-    config::{Bounded, PaginationKind},
+    config::{Bounded, Pagination, PaginationKind},
+    count::counted,
 };
 
 use super::{At, Contents, Paginator};
@@ -132,16 +133,20 @@ impl Paginator {
         if total.is_some() {
             self.warnings.lift("no_total");
         }
+        let zero = total.map_or("", |total| self.page_zero_advice(received, total));
+        let have = if received == 1 { "has" } else { "have" };
+        let came = format!("{} {have} come", counted(received, "record"));
+        let are = if total == Some(1) { "is" } else { "are" };
         match total {
             Some(total) if total != received && config.common.strict_total => Err(self.wrong(format!(
-                "{received} records have come, and it says that there are {total}; run again, or remove `pagination.strict_total` if records come and go while they are read"
+                "{came}, and it says that there {are} {total}{zero}; run again, or remove `pagination.strict_total` if records come and go while they are read"
             ))),
             Some(total) if total != received => {
                 self.warnings.raise(
                     TOTAL_DIFFERS,
                     "pagination.strict_total",
                     format!(
-                        "{received} records have come, and the API says that there are {total}; if some are missing, {REREAD}; set `pagination.strict_total` to make this an error in later readings, or remove `pagination.total_path` or `pagination.total_header` if the total is an estimate"
+                        "{came}, and the API says that there {are} {total}{zero}; if some are missing, {REREAD}; set `pagination.strict_total` to make this an error in later readings, or remove `pagination.total_path` or `pagination.total_header` if the total is an estimate"
                     ),
                 );
                 Ok(())
@@ -162,7 +167,22 @@ impl Paginator {
         }
     }
 
+    /// Advice about the number of the first page, if the records of one page are missing from the
+    /// total and pages are counted from 1; empty otherwise.
+    fn page_zero_advice(&self, received: u64, total: u64) -> &'static str {
+        let is_from_one =
+            matches!(&self.config.way, Pagination::Page(keys) if keys.first_page == 1);
+        let missing = total.saturating_sub(received);
+        let is_one_page = missing > 0 && (received == 0 || missing == self.longest);
+        if is_from_one && is_one_page {
+            "; if the API counts its pages from 0, the first one is missing: set `pagination.first_page` = 0"
+        } else {
+            ""
+        }
+    }
+
     fn stopped_short(&self, received: u64, total: u64) -> Error {
+        let zero = self.page_zero_advice(received, total);
         let way = match self.config.way.kind() {
             PaginationKind::None => {
                 "`pagination.type` is `none`: set one, which `feedline plan --ask` suggests"
@@ -175,7 +195,7 @@ impl Paginator {
         Error::Incomplete {
             url: redacted(&self.urls.base),
             reason: format!(
-                "{received} of {total} records have come, a number at which APIs stop; {way}; if these are all and the total is an estimate, remove `pagination.total_path` or `pagination.total_header`"
+                "{received} of {total} records have come, a number at which APIs stop{zero}; {way}; if these are all and the total is an estimate, remove `pagination.total_path` or `pagination.total_header`"
             ),
         }
     }

@@ -15,9 +15,12 @@ impl Paginator {
             PaginationKind::None => is_last,
             // A short page is the last one if the next one is empty, which requires this page.
             PaginationKind::Page => {
-                let is_short = next.run().is_some_and(|run| run.short.is_some());
-                let says_more = self.has_more_path().is_some();
-                !is_last && !self.counts() && !says_more && (!is_short || self.has_small_pages())
+                let short = next.run().and_then(|run| run.short);
+                let is_full = match short {
+                    Some(short) => short.records > 0 && self.has_small_pages(),
+                    None => true,
+                };
+                !is_last && !self.counts() && self.has_more_path().is_none() && is_full
             }
             _ => false,
         }
@@ -27,7 +30,7 @@ impl Paginator {
     /// held for it.
     pub(crate) fn next_unread(&mut self, at: At) -> Position {
         // The number of records of an unread page is unknown.
-        self.came = None;
+        (self.came, self.empty) = (None, 0);
         let At { page, mut run, .. } = at;
         run.short = None;
         match self.config.way.kind() {

@@ -1,5 +1,7 @@
 //! Decisions of the contract about a first page that does not land.
 
+use std::collections::BTreeMap;
+
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::FilePart, config::SourceConfig, csv_cell::CellFormat, report::Warning,
@@ -22,6 +24,8 @@ pub(super) struct DryRun {
     pub(super) rejected: u64,
     /// One of them.
     pub(super) sample: Option<String>,
+    /// Rows of each child table.
+    pub(super) children: BTreeMap<String, u64>,
     pub(super) warnings: Vec<Warning>,
     /// Error that the contract would end a run with.
     pub(super) stop: Option<String>,
@@ -42,6 +46,7 @@ pub(super) fn dry_run(config: &SourceConfig, page: Page, sample: &Inferred) -> D
             let mut by_contract = by_contract.peekable();
             found.sample = by_contract.peek().map(|reject| reject.sample());
             found.rejected = by_contract.count() as u64;
+            found.children = decided.counts().children;
             found.warnings = decided.warnings;
         }
         Err(error) => found.stop = Some(error.to_string()),

@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     commit::{Missing, Presence},
+    count::counted,
     report::{Warning, replace_warning},
 };
 
@@ -79,7 +80,7 @@ impl SourcePreview {
         }
         let more = match columns.len().saturating_sub(NAMED) {
             0 => String::new(),
-            more => format!(" and {more} more columns"),
+            more => format!(" and {}", counted(more as u64, "more column")),
         };
         let named = columns[..columns.len().min(NAMED)].join(", ");
         let message = format!(

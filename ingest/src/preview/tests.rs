@@ -109,3 +109,24 @@ async fn distinct_values_are_those_of_all_files_of_the_sample() {
         .collect();
     assert_eq!(counts, [("id", 4, 4), ("kind", 4, 3), ("late", 2, 2)]);
 }
+
+#[tokio::test]
+async fn lists_that_land_as_child_tables_are_counted_and_are_no_columns() {
+    let lines = br#"{"id":1,"tags":[1],"items":[{"sku":"a","parts":["x","y"]},{"sku":"b"}]}
+{"id":2,"tags":[2],"items":[{"sku":"c","parts":["z"]}]}
+{"id":3,"tags":[3],"items":[]}
+"#;
+    let folder = Folder::new(&[("a.ndjson", lines)]);
+    let config = pipeline(
+        &folder.path("a.ndjson"),
+        "[source.contract.children]\nitems = {}\nparts = { of = \"items\" }\n",
+    );
+    let context = context();
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    let columns: Vec<_> = found.columns.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(columns, ["id", "tags"]);
+    let rows = [("items".to_owned(), 3), ("parts".to_owned(), 3)];
+    assert_eq!(found.children, BTreeMap::from(rows));
+    let report = ingest(&config, None, &context).await.unwrap();
+    assert_eq!(report.sources[0].children, found.children);
+}

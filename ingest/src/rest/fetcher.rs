@@ -235,6 +235,13 @@ impl Fetcher {
                     "it has status 200 and an error at `error_path`{text}"
                 ))
             }
+            Unusable::NoTable(reason, start) => {
+                let kind = match kind {
+                    "" => "no `Content-Type`".to_owned(),
+                    kind => format!("`Content-Type: {kind}`"),
+                };
+                wrong(format!("{reason} ({kind}){}", http.excerpt(&start)))
+            }
             Unusable::Suspect(key, text) => {
                 let text = http.excerpt(&text);
                 let reason = format!(

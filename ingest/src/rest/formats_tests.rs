@@ -443,8 +443,8 @@ async fn what_is_no_table_is_tried_again_and_named() {
         assert!(error.contains(part), "{error}");
     };
     check(
-        "<!doctype html><p>Bad gateway",
-        "it is HTML, where CSV should be",
+        "<!doctype html>\n<p>Bad gateway",
+        "it is HTML, where CSV should be (`Content-Type: text/csv; charset=utf-8`): `<!doctype html> <p>Bad gateway`",
     )
     .await;
     check(
@@ -481,7 +481,7 @@ async fn a_message_in_the_place_of_a_table_is_no_end() {
     let error = read(&source(&server, &lines)).await.unwrap_err();
     let error = error.to_string();
     assert!(
-        error.contains("it has 1 fields a row, and the pages before have 2"),
+        error.contains("it has 1 field a row, and the pages before have 2"),
         "{error}"
     );
 }

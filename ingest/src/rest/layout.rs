@@ -73,6 +73,8 @@ pub(super) enum Unusable {
     Unfit(String),
     /// It is an error with this text, which may contain secrets.
     Error(String),
+    /// It is no table, for this reason, and begins with this text, which may contain secrets.
+    NoTable(String, String),
     /// It has no records, and at this key a value that APIs report errors with.
     Suspect(String, String),
     /// GraphQL: it has errors.
@@ -165,8 +167,7 @@ impl Layout {
                 "it is {name}, in which `{key}` = `{path}` names nothing; remove that key, or set `response.format` to what the pages are"
             )));
         }
-        let table = self.response.table(body, content_type, format);
-        let table = table.map_err(Unusable::Wrong)?;
+        let table = self.response.table(body, content_type, format)?;
         if format == ResponseFormat::Ndjson
             && self.error.is_none()
             && let Some((key, text)) = error_alone(&table.records)

@@ -6,7 +6,10 @@ use feedline_readers::{
     value::{Value, shorten},
     xml::{ATTRIBUTE, TEXT, is_html},
 };
-use feedline_schemas::record::{join_path, split_path};
+use feedline_schemas::{
+    config::ResponseFormat,
+    record::{join_path, split_path},
+};
 
 /// Local names of elements that APIs report errors with, in lower case.
 const ERRORS: [&str; 3] = ["error", "errors", "fault"];
@@ -16,6 +19,9 @@ const ERROR_LEVELS: usize = 3;
 const MOST_PATHS: usize = 5;
 /// Most characters of names in a message.
 const SHOWN: usize = 200;
+/// Length of the start of a body in bytes. A message shows less of it: secrets are masked before it
+/// is shortened.
+const START: usize = 4_096;
 /// Most names or paths of elements that are noted.
 pub(super) const MOST_NAMES: usize = 64;
 
@@ -32,6 +38,37 @@ pub(super) fn kind_of(body: &[u8]) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Refuses a body that is a page of HTML, or a document of XML or JSON, and no table of the format
+/// called `wanted`.
+pub(super) fn refuse(body: &[u8], format: ResponseFormat, wanted: &str) -> Result<(), String> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let begin = body.trim_ascii_start();
+    let begin = String::from_utf8_lossy(&begin[..begin.len().min(64)]).into_owned();
+    let found = if is_html(&begin) {
+        "HTML"
+    } else if begin.starts_with("<?xml") {
+        "XML"
+    } else if format == ResponseFormat::Csv && is_json(&begin) {
+        "JSON"
+    } else {
+        return Ok(());
+    };
+    Err(format!("it is {found}, where {wanted} should be"))
+}
+
+/// Returns true if a body begins like a document of JSON. A header may begin with `[` too.
+fn is_json(begin: &str) -> bool {
+    let inner = begin.strip_prefix('[').map(str::trim_start);
+    begin.starts_with('{') || inner.is_some_and(|inner| inner.starts_with(['{', '[', ']']))
+}
+
+/// The start of a body, for a message.
+pub(super) fn start_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(START)]);
+    // A character may be cut at the end.
+    text.trim_end_matches('\u{fffd}').to_owned()
 }
 
 /// The field at `path`. An element with text is its text; elements with `rel` and `href` are the

@@ -20,11 +20,13 @@ use feedline_readers::{
 };
 use feedline_schemas::{
     config::{FileFormat, JsonConfig, ResponseFormat, SourceConfig},
+    count::counted,
     record::split_path,
 };
 
 use super::{
-    markup::{MOST_NAMES, shown_names},
+    layout::Unusable,
+    markup::{self, MOST_NAMES, shown_names},
     xml_paths::{XmlPaths, insert, shown_paths},
 };
 use crate::{error::Error, warnings::WarningChanges};
@@ -207,14 +209,25 @@ impl Response {
     /// Reads a body of CSV or NDJSON.
     ///
     /// # Errors
-    /// The reason why it is unreadable.
+    /// [`Unusable::NoTable`] for markup, [`Unusable::Wrong`] for another unreadable body.
     pub(super) fn table(
         &self,
         body: Vec<u8>,
         content_type: &str,
         format: ResponseFormat,
+    ) -> Result<TablePage, Unusable> {
+        let refused = markup::refuse(&body, format, shown(format));
+        refused.map_err(|reason| Unusable::NoTable(reason, markup::start_of(&body)))?;
+        let table = self.rows_of(body, content_type, format);
+        table.map_err(Unusable::Wrong)
+    }
+
+    fn rows_of(
+        &self,
+        body: Vec<u8>,
+        content_type: &str,
+        format: ResponseFormat,
     ) -> Result<TablePage, String> {
-        refuse_markup(&body, format)?;
         let is_ended = body.is_empty() || body.ends_with(b"\n") || body.ends_with(b"\r");
         let mut layout = (*self.table).clone();
         layout.kind = match format {
@@ -269,7 +282,8 @@ impl Response {
         match self.format_of(body, content_type, false) {
             ResponseFormat::Xml => self.xml(body, content_type).map(as_texts),
             format @ (ResponseFormat::Csv | ResponseFormat::Ndjson) => {
-                let table = self.table(body.to_vec(), content_type, format)?;
+                markup::refuse(body, format, shown(format))?;
+                let table = self.rows_of(body.to_vec(), content_type, format)?;
                 let records = table.records.into_iter().filter_map(Record::into_value);
                 Ok(Value::List(records.map(as_texts).collect()))
             }
@@ -451,8 +465,8 @@ impl Forms {
             self.header.is_empty() || !is_numbered(header) || !is_numbered(&self.header);
         (!has_names && header.len() != self.header.len()).then(|| {
             format!(
-                "it has {} fields a row, and the pages before have {}: {ADVICE}",
-                header.len(),
+                "it has {} a row, and the pages before have {}: {ADVICE}",
+                counted(header.len() as u64, "field"),
                 self.header.len()
             )
         })
@@ -519,30 +533,6 @@ fn usual_delimiter(content_type: &str) -> u8 {
         true => b'\t',
         false => b',',
     }
-}
-
-/// Refuses a body that is a page of HTML, or a document of XML or JSON, and no table.
-fn refuse_markup(body: &[u8], format: ResponseFormat) -> Result<(), String> {
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let begin = body.trim_ascii_start();
-    let begin = String::from_utf8_lossy(&begin[..begin.len().min(64)]).into_owned();
-    let found = if xml::is_html(&begin) {
-        "HTML"
-    } else if begin.starts_with("<?xml") {
-        "XML"
-    } else if format == ResponseFormat::Csv && is_json(&begin) {
-        "JSON"
-    } else {
-        return Ok(());
-    };
-    let wanted = shown(format);
-    Err(format!("it is {found}, where {wanted} should be"))
-}
-
-/// Returns true if a body begins like a document of JSON. A header may begin with `[` too.
-fn is_json(begin: &str) -> bool {
-    let inner = begin.strip_prefix('[').map(str::trim_start);
-    begin.starts_with('{') || inner.is_some_and(|inner| inner.starts_with(['{', '[', ']']))
 }
 
 /// Makes nulls of the texts that are among `null_values`.

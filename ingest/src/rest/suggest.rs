@@ -1,12 +1,12 @@
 //! Reads the first response of a source to suggest its pagination to a person.
 
-use feedline_http::{Got, redacted};
+use feedline_http::{Got, Request, redacted};
 use feedline_readers::{notices::Notices, value::Value};
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PaginationKind, PipelineConfig, SourceConfig},
 };
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::Serialize;
 use url::Url;
 
@@ -19,7 +19,11 @@ use crate::{
     commit_log::landed,
     context::Context,
     error::Error,
-    pagination::suggest::{Found, suggest as speaks_for},
+    pagination::{
+        At,
+        suggest::{Found, have_different_records, suggest as speaks_for},
+    },
+    param::Param,
     settings::choose,
     source_table::unit_of,
     source_type::ReadUnit,
@@ -46,7 +50,9 @@ pub struct Suggestion {
 
 /// Fetches the first response of each `rest` source without pagination that has landed nothing, and
 /// suggests its pagination. It uses the source's own client and rate limits, sends one request to
-/// each, and lands nothing.
+/// each, and lands nothing. A list that seems to have numbered pages, and does not show the number
+/// of the first one, gets up to two more, for pages 0 and 1. One that may have pages and does not
+/// show it gets two before these, for pages 1 and 2 by the parameter `page`.
 ///
 /// ```
 /// use feedline_ingest::suggest;
@@ -125,7 +131,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
     once.retry.max_tries = Bounded::literal::<1>();
     let mut rest = Box::pin(opened(&once, context)).await?;
     let source = config.name.to_string();
-    let Some((url, got)) = rest.first().await? else {
+    let Some((at, url, got)) = rest.first().await? else {
         return Ok(Suggestion {
             source,
             reason: Some("no request was sent: no slice or value is due yet".into()),
@@ -134,10 +140,8 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
     };
     let Got { headers, body, .. } = got;
     let response = Response::new(config, &Notices::default())?;
-    let kind = headers.get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.to_owned();
-    let (records, at) = (config.records.clone(), url.clone());
+    let kind = content_type(&headers);
+    let (records, from) = (config.records.clone(), url.clone());
     let error_path = config.error_path.clone().filter(|path| !path.is_empty());
     let read = move || {
         let document = match response.document(&body, &kind) {
@@ -151,16 +155,20 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
                 other => other.canonical(),
             })));
         }
-        Ok(Ok(speaks_for(&headers, &document, &at, &records)))
+        Ok(Ok(speaks_for(&headers, &document, &from, &records)))
     };
     match blocking(read).await? {
-        Ok(found) => Ok(rest.told(source, found)),
+        Ok(found) => {
+            let found = Box::pin(rest.with_first_page(config, &at, found)).await?;
+            Ok(rest.told(source, found))
+        }
         Err(unusable) => Err(Error::Body {
             url: redacted(&url),
             reason: match unusable {
-                Unusable::Wrong(reason) | Unusable::NotJson(reason) | Unusable::Unfit(reason) => {
-                    reason
-                }
+                Unusable::Wrong(reason)
+                | Unusable::NotJson(reason)
+                | Unusable::Unfit(reason)
+                | Unusable::NoTable(reason, _) => reason,
                 Unusable::Error(text)
                 | Unusable::Suspect(_, text)
                 | Unusable::Query(QueryErrors { text, .. }) => format!(
@@ -172,20 +180,89 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
     }
 }
 
+fn content_type(headers: &HeaderMap) -> String {
+    let kind = headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok());
+    kind.unwrap_or_default().to_owned()
+}
+
 impl Rest {
-    /// Fetches the first response. Returns its URL too; `None` if there is no request to send.
-    async fn first(&mut self) -> Result<Option<(Url, Got)>, Error> {
+    /// Fetches the first response. Returns its page and URL too; `None` if there is no request to
+    /// send.
+    async fn first(&mut self) -> Result<Option<(At, Url, Got)>, Error> {
         let Some(at) = self.place(&Position::Start)? else {
             return Ok(None);
         };
         let request = self.request(&at)?;
+        let got = self.exchanged(&request).await?;
+        Ok(Some((at, request.url, got)))
+    }
+
+    async fn exchanged(&self, request: &Request) -> Result<Got, Error> {
         let (http, mut retry) = (self.ahead.http(), self.ahead.retry());
         let got = retry.run(|| async {
-            let got = http.exchange(&request).await;
-            got.map_err(|failure| once(&request, failure.into_error_of()))
+            let got = http.exchange(request).await;
+            got.map_err(|failure| once(request, failure.into_error_of()))
         });
-        let got = got.await?;
-        Ok(Some((request.url, got)))
+        got.await
+    }
+
+    /// Compares pages where the first response leaves a doubt: pages 1 and 2 show whether a list has
+    /// pages, and pages 0 and 1 the number of the first one.
+    async fn with_first_page(
+        &self,
+        config: &SourceConfig,
+        at: &At,
+        found: Found,
+    ) -> Result<Found, Error> {
+        let Some(param) = found.unnumbered.clone() else {
+            return Ok(found);
+        };
+        let differ = async |first: u64| {
+            let Some(page) = Box::pin(self.numbered_page(config, at, &param, first)).await? else {
+                return Ok(false);
+            };
+            let next = Box::pin(self.numbered_page(config, at, &param, first + 1)).await?;
+            let records = &config.records;
+            Ok::<_, Error>(next.is_some_and(|next| have_different_records(&page, &next, records)))
+        };
+        let found = match found.pagination {
+            Some(_) => found,
+            None if differ(1).await? => found.numbered_by(&param),
+            None => return Ok(found),
+        };
+        Ok(match differ(0).await? {
+            true => found.counting_from_zero(),
+            false => found,
+        })
+    }
+
+    /// Fetches the page `number` of the list at `at`; `None` if it cannot be read, or if requests
+    /// must not be repeated.
+    async fn numbered_page(
+        &self,
+        config: &SourceConfig,
+        at: &At,
+        param: &str,
+        number: u64,
+    ) -> Result<Option<Value>, Error> {
+        let mut params = self.run_params(&at.run)?;
+        params.retain(|other| other.name != param);
+        params.push(Param::number(param, number));
+        let request = self.place.request(&params)?;
+        if !request.is_repeatable {
+            return Ok(None);
+        }
+        // Boxed: the future of an exchange is large.
+        let got = match Box::pin(self.exchanged(&request)).await {
+            Ok(got) => got,
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            // A page 0 that is refused is no fault of the source.
+            Err(_) => return Ok(None),
+        };
+        let response = Response::new(config, &Notices::default())?;
+        let kind = content_type(&got.headers);
+        blocking(move || Ok(response.document(&got.body, &kind).ok())).await
     }
 
     /// Returns the suggestion, unless a name in it holds a secret.
@@ -194,6 +271,7 @@ impl Rest {
             pagination,
             records,
             reason,
+            ..
         } = found;
         let lines = [pagination.as_deref(), records.as_deref(), Some(&reason)];
         let all = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{commit::Replaced, ids::Name, report::Warning};
+use feedline_schemas::{commit::Replaced, count::counted, ids::Name, report::Warning};
 
 use super::source_run::Run;
 use crate::{
@@ -83,14 +83,19 @@ impl Run<'_> {
         let (which, have) = match urls {
             [url] => (format!("`{url}`"), "has"),
             [first, others @ ..] => (
-                format!("`{first}` and {} other files", others.len()),
+                format!(
+                    "`{first}` and {}",
+                    counted(others.len() as u64, "other file")
+                ),
                 "have",
             ),
             [] => return Ok(superseded),
         };
         if rows > 0 {
+            let are = if rows == 1 { "is" } else { "are" };
+            let rows = counted(rows, "landed row");
             let message = format!(
-                "{which} {have} changed since being read: {rows} landed rows are superseded by the new content, and kept in `superseded/` of the source's landing folder"
+                "{which} {have} changed since being read: {rows} {are} superseded by the new content, and kept in `superseded/` of the source's landing folder"
             );
             let warning = Warning::new("file_replaced", message).with_key("files.changed");
             superseded.warnings.push(warning);

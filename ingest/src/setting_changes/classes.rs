@@ -117,6 +117,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("pagination.type", Logged(Pages)),
     key("pagination.page_param", Logged(Pages)),
     key("pagination.first_page", Logged(Pages)),
+    key("pagination.empty_pages", Immediate("from the next page on")),
     key("pagination.page_size", Logged(Pages)),
     key("pagination.size_param", Logged(Pages)),
     key("pagination.offset_param", Logged(Pages)),

@@ -6,6 +6,7 @@ use feedline_readers::value::shorten;
 use feedline_schemas::{
     commit::{FileProgress, Position, SourceState},
     config::SourceConfig,
+    count::counted,
 };
 
 use crate::{
@@ -43,10 +44,11 @@ pub(crate) fn describe_next_run(
         Position::File {
             current: Some(FileProgress { url, records, .. }),
             ..
-        } => format!("resumes in `{url}` after {records} records"),
+        } => format!("resumes in `{url}` after {}", counted(*records, "record")),
         Position::File { done, .. } => {
             let older: u64 = state.marks.iter().map(|file| file.rows).sum();
-            format!("resumes after {} files", done.len() as u64 + older)
+            let files = done.len() as u64 + older;
+            format!("resumes after {}", counted(files, "file"))
         }
         Position::Done { .. } if !looks_for_more(config) => all_read(config, state),
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {

@@ -8,6 +8,7 @@
 
 use feedline_schemas::{
     config::DatasetConfig,
+    csv_cell::separates_groups,
     record::{ColumnType, RecordSchema},
     transform::NumberSigns,
 };
@@ -87,7 +88,9 @@ fn plain(text: &str, signs: NumberSigns) -> Option<String> {
     let (digits, power) = unsigned.split_at(power);
     let (whole, part) = digits.split_once(signs.decimal).unwrap_or((digits, ""));
     let whole = match signs.thousands {
-        Some(sign) if whole.contains(sign) => ungrouped(whole, sign)?,
+        Some(sign) if whole.contains(|c: char| separates_groups(c, sign)) => {
+            ungrouped(whole, sign)?
+        }
         _ => whole.to_owned(),
     };
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -97,10 +100,11 @@ fn plain(text: &str, signs: NumberSigns) -> Option<String> {
 
 /// The digits of groups of three.
 fn ungrouped(whole: &str, sign: char) -> Option<String> {
-    let mut groups = whole.split(sign);
+    let mut groups = whole.split(|c: char| separates_groups(c, sign));
     let first = groups.next().unwrap_or_default();
     let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
-    (is_first && groups.all(|group| group.len() == 3)).then(|| whole.replace(sign, ""))
+    let is_grouped = is_first && groups.all(|group| group.len() == 3);
+    is_grouped.then(|| whole.replace(|c: char| separates_groups(c, sign), ""))
 }
 
 #[cfg(test)]
@@ -157,7 +161,9 @@ mod tests {
             thousands: Some('\u{202f}'),
         };
         check_number(spaced, "1\u{202f}234,5", Some(1234.5));
-        check_number(spaced, "1 234,5", None);
+        check_number(spaced, "1 234,5", Some(1234.5));
+        check_number(spaced, "1\u{a0}234\u{2009}567", Some(1_234_567.0));
+        check_number(spaced, "1.234,5", None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::io::Read;
 
-use feedline_schemas::config::ArchiveConfig;
+use feedline_schemas::{config::ArchiveConfig, count::counted};
 use flate2::{Crc, read::DeflateDecoder};
 
 use super::member::{Bounds, CUT, Member, Members, fill};
@@ -170,7 +170,8 @@ impl List {
             return match self.left {
                 0 => Ok(None),
                 left => Err(format!(
-                    "its central directory ends with {left} entries missing"
+                    "its central directory ends with {} missing",
+                    counted(left, "entry")
                 )),
             };
         }

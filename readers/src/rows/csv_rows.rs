@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use feedline_schemas::count::counted;
+
 use super::{Layout, NextRow, Rows, loose_quotes::QuoteScan};
 use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
@@ -192,10 +194,7 @@ impl CsvRows {
                 true => "the header",
                 false => "the first row",
             };
-            let fields = match self.row.len() {
-                1 => "1 field".to_owned(),
-                count => format!("{count} fields"),
-            };
+            let fields = counted(self.row.len() as u64, "field");
             let detail = format!("{fields}, {first} has {}", self.header.len());
             return Err(("ragged_row", detail));
         }
@@ -367,8 +366,8 @@ fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String
     }
     if !row.is_empty() && row.len() != given.len() {
         return Err(format!(
-            "its first line has {} fields, and `csv.columns` names {}; give each of them a name, or correct `csv.delimiter`",
-            row.len(),
+            "its first line has {}, and `csv.columns` names {}; give each of them a name, or correct `csv.delimiter`",
+            counted(row.len() as u64, "field"),
             given.len()
         ));
     }

@@ -97,9 +97,10 @@ pub struct DatasetConfig {
     /// columns. A target may be listed where `dataset.sequence` has a horizon of 1 or more. Windows
     /// then contain its past values, which are known when the forecast is made.
     pub features: Vec<String>,
-    /// Columns to exclude from the features.
+    /// Columns to exclude from the features. They must not be listed in `features`, in `categorical`
+    /// or in the `columns` of a step.
     pub drop: Vec<String>,
-    /// Numeric columns to read as categories.
+    /// Numeric columns to read as categories. All of them must be features.
     pub categorical: Vec<String>,
     /// `rows`: columns that the shards store beside the features under their own names, with the
     /// landed values, such as an id to find or check rows by. `eval --predictions` writes them
@@ -109,9 +110,11 @@ pub struct DatasetConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passthrough: Vec<String>,
     /// Strings read as missing, compared after trimming spaces. Default `[]`. The empty string is
-    /// always missing.
+    /// always missing. Rows are compared for `dedup` before this: two that differ only in the string
+    /// for a missing value are no duplicates. `source.csv.null_values` makes such strings nulls
+    /// before they land.
     pub null_values: Vec<String>,
-    /// Numbers read as missing, such as `-200`. Default `[]`.
+    /// Numbers read as missing, such as `-200`, after rows are compared for `dedup`. Default `[]`.
     pub missing_values: Vec<f64>,
     /// Decimal separator of strings that are read as numbers, one character, such as `","` for
     /// `3,5`. It applies to features, to a numeric target and to the columns of series, also in
@@ -123,17 +126,18 @@ pub struct DatasetConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal_separator: Option<char>,
     /// Thousands separator of strings that are read as numbers, one character, such as `"."` for
-    /// `1.234,56`. It separates groups of three digits. Strings without groups are numbers, too;
-    /// strings with groups of another length are not. Default: no separator, so `1,234` is not a
-    /// number.
+    /// `1.234,56`. It separates groups of three digits. `" "` means a space, a no-break space, a
+    /// thin space and a narrow no-break space. Strings without groups are numbers, too; strings
+    /// with groups of another length are not. Default: no separator, so `1,234` is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_separator: Option<char>,
-    /// `exact` (default): of rows with equal content, the first landed is kept. A warning reports a
-    /// build that drops more than 1 % of its rows as duplicates. `none`: all landed rows are kept,
-    /// for tables where equal rows are different observations. A source drops equal records before
-    /// they land, unless its `batch.dedup_window` is 0, the default of sources with
-    /// `type = "files"`. With a split by content, all duplicates of a row are in one split, so the
-    /// splits may miss their fractions.
+    /// `exact` (default): of rows with equal content, the first landed is kept. Cells are compared
+    /// as they landed, before `null_values` and `missing_values`. A warning reports a build that
+    /// drops more than 1 % of its rows as duplicates. `none`: all landed rows are kept, for tables
+    /// where equal rows are different observations. A source drops equal records before they land,
+    /// unless its `batch.dedup_window` is 0, the default of sources with `type = "files"`. With a
+    /// split by content, all duplicates of a row are in one split, so the splits may miss their
+    /// fractions.
     pub dedup: DedupMode,
     /// `rows`: columns that are not part of the content, such as an id or the time at which a
     /// record was read. Rows that differ only in these columns are duplicates. The columns are

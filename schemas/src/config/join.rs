@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::series::{TimeSpan, TimeUnit};
+use super::series::{AmbiguousTime, TimeSpan, TimeUnit};
 use crate::ids::Name;
 
 /// `[[dataset.join]]`: columns of another source, joined to the rows by key. Joins run after
@@ -89,11 +89,18 @@ pub struct TimeColumn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
     /// Time zone, such as `Europe/Rome`, of strings without an offset or zone of their own.
-    /// Timestamps of a Parquet file without a zone are such strings. Where clocks are set back, a
-    /// row is at the earlier of the two instants. A row of the joined source is at the later one,
-    /// so that it is not known too early. Default `UTC`.
+    /// Timestamps of a Parquet file without a zone are such strings. Where clocks are set back, they
+    /// show an hour twice (`ambiguous`). Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Reading of strings in the hour that clocks of the zone show twice: `earlier`, `later` or
+    /// `reject`. A row with a rejected time finds no match, or is never joined. In `time` it also
+    /// applies to the joined source if `right_time` is absent. If this key is absent, a row is at
+    /// the earlier of the two instants, and a row of the joined source at the later one, so that it
+    /// is not known too early. A warning (`ambiguous_times`) counts both; an explicit value turns it
+    /// off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguous: Option<AmbiguousTime>,
 }
 
 /// Choice among several rows of the joined source with one key and time.

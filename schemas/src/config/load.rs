@@ -58,6 +58,12 @@ impl Loaded {
         load(&self.file, &self.text, overrides)
     }
 
+    /// Overrides that the file was read with, in their order.
+    #[must_use]
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
     /// An error about `key` (a path such as `dataset.target`), with its line when the file has the key.
     ///
     /// ```

@@ -125,7 +125,7 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::{SecretRef, TextOrSecret},
     sequence::SequenceConfig,
-    series::{Gaps, SameTime, SeriesConfig, TimeSpan, TimeUnit},
+    series::{AmbiguousTime, Gaps, SameTime, SeriesConfig, TimeSpan, TimeUnit},
     slices::{SliceClock, SlicesConfig, UpperEnd},
     source::{
         ArchiveConfig, BatchConfig, FetchConfig, FileFormat, FilesChanged, FilesConfig, IdxConfig,

@@ -140,15 +140,23 @@ pages! {
         /// Query parameter of the page number. Default `page`.
         #[serde(default = "page")]
         pub page_param: String,
-        /// Number of the first page. Default 1.
+        /// Number of the first page. Default 1: an API that counts its pages from 0 needs 0, otherwise its first page is
+        /// never requested. `init` and `plan --ask` compare pages 0 and 1, and the warning `total_differs` names this key
+        /// where the records of one page are missing.
         #[serde(default = "one")]
         pub first_page: u64,
+        /// Number of empty pages in succession that end a run of pages, 1 to 1,000, unless the total has come or
+        /// `has_more_path` says so. Raise it for an API that leaves records out of its pages, such as those a reader may
+        /// not see, so that a page in the middle may be empty; each above 1 costs a request at the end. May be changed at
+        /// any time. Default 1: without a total, records behind an empty page are not read.
+        #[serde(default = "one_empty_page")]
+        pub empty_pages: BoundedCount<1, 1_000>,
     }
 
     /// A number of records to skip in the query.
     pub struct PageOffsets {
         /// Query parameter of the number of records to skip. It grows by what each page brought, so a server that
-        /// returns fewer than it was asked for leaves no gap. Default `offset`.
+        /// returns fewer than it was asked for leaves no gap; an empty page ends the run. Default `offset`.
         #[serde(default = "offset")]
         pub offset_param: String,
         /// Offset of the first record, for APIs that count from 1. Default 0.
@@ -265,6 +273,10 @@ const fn one() -> u64 {
     1
 }
 
+fn one_empty_page() -> BoundedCount<1, 1_000> {
+    Bounded::literal::<1>()
+}
+
 fn offset() -> String {
     "offset".into()
 }
@@ -366,6 +378,15 @@ impl Pagination {
         match self {
             Self::Offset(keys) => keys.first_offset,
             _ => 0,
+        }
+    }
+
+    /// Number of empty pages in succession that end a run of pages.
+    #[must_use]
+    pub const fn empty_pages(&self) -> u64 {
+        match self {
+            Self::Page(keys) => keys.empty_pages.get(),
+            _ => 1,
         }
     }
 
@@ -560,6 +581,10 @@ mod tests {
             "at `overlap`: must be less than",
         );
         check(
+            "type = \"page\"\nempty_pages = 0",
+            "at `empty_pages`: must be 1 to 1,000, got 0",
+        );
+        check(
             "size_param = \"n\"",
             "at `size_param`: is sent with `page_size`",
         );
@@ -611,6 +636,10 @@ mod tests {
                 "page",
                 serde_json::json!({"page_param": "p", "end_status": [404]}),
             ),
+        );
+        check(
+            "type = \"page\"\nempty_pages = 2",
+            with("page", serde_json::json!({"empty_pages": 2})),
         );
         check(
             "type = \"offset\"\nfirst_offset = 1",

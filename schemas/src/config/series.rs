@@ -34,11 +34,16 @@ pub struct SeriesConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
     /// Time zone, such as `Europe/Rome`, of strings without an offset or zone of their own, and of
-    /// calendar parts. Where clocks are set back, the earlier of the two instants is used, and a
-    /// warning (`ambiguous_times`) counts such rows; a time that clocks skip cannot be read. Default
-    /// `UTC`.
+    /// calendar parts. Where clocks are set back, they show an hour twice (`ambiguous`); a time that
+    /// clocks skip cannot be read. Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Reading of strings in the hour that clocks of the zone show twice: `earlier`, `later` or
+    /// `reject`. Rows with a rejected time are rejected as `time_unreadable`. If this key is absent,
+    /// such strings are read as the earlier instant, and a warning (`ambiguous_times`) counts them;
+    /// an explicit value turns the warning off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguous: Option<AmbiguousTime>,
     /// Columns that identify the entities; the rows of each entity are a series. The target and the
     /// time cannot be listed. Values are compared as written, without composing letters (NFC). A
     /// row without a value in any of them is rejected as `missing_entity`. Default: all rows are
@@ -77,6 +82,18 @@ pub enum TimeUnit {
     Us,
     /// Nanoseconds; fractions of a microsecond are dropped.
     Ns,
+}
+
+/// Reading of a local time that clocks show twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AmbiguousTime {
+    /// The earlier of the two instants.
+    Earlier,
+    /// The later of the two instants.
+    Later,
+    /// Neither: the time cannot be read.
+    Reject,
 }
 
 /// Treatment of rows of one entity at one instant.

@@ -47,7 +47,7 @@ pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
     if ids.is_some_and(|ids| ids.is_sorted_by(|a, b| a < b)) {
         let mut line = line(key, "since");
         // An id belongs to one record only.
-        line.0 += ", exclusive = true";
+        line.text += ", exclusive = true";
         return Some((line, reason(key, "since")));
     }
     let is_ascending = |time: &&str| {

@@ -208,6 +208,19 @@ fn the_number_of_the_next_page_in_a_body_is_found_by_its_name() {
 }
 
 #[test]
+fn page_1_as_the_next_page_shows_that_pages_count_from_0() {
+    let line = "pagination = { type = \"page\", page_param = \"page\", first_page = 0 }";
+    check_body(r#"{"items": [{"a": 1}], "next_page": 1}"#, line);
+    check(
+        "?",
+        &[("X-Next-Page", "1")],
+        "[{\"id\":1}]",
+        line,
+        "`x-next-page`",
+    );
+}
+
+#[test]
 fn a_total_above_what_came_asks_for_pages_or_offsets() {
     let two = items(2);
     let body = |more: &str| format!("{{\"items\": [{two}], {more}}}");
@@ -300,6 +313,7 @@ fn ascending_records_may_be_asked_for_by_their_id_or_time() {
     // Nineteen are no page.
     let few = ids.rsplit_once(',').unwrap().0.to_owned() + "]";
     check("?", &[], &few, "", "19 records came");
+    check("?", &[], "[{\"id\":1}]", "", "1 record came");
 }
 
 #[test]

@@ -109,6 +109,76 @@ async fn a_secret_that_comes_back_as_a_name_is_not_shown() {
     );
 }
 
+#[tokio::test]
+async fn pages_0_and_1_show_the_first_page_where_the_response_does_not() {
+    #[derive(Clone, Copy)]
+    enum PageZero {
+        First,
+        Refused,
+        SameAsPageOne,
+    }
+    let check = async |zero: PageZero, keys: &str, requests: usize| {
+        let server = Scripted::answering(move |_, head| {
+            let is_zero = head.contains("page=0") || !head.contains("page=");
+            let id = match zero {
+                PageZero::First if is_zero => 0,
+                PageZero::Refused if head.contains("page=0") => {
+                    return answer("400 Bad Request", "pages count from 1");
+                }
+                _ => 1,
+            };
+            ok(&format!(r#"{{"items": [{{"id": {id}}}], "total": 3}}"#))
+        })
+        .await;
+        let source = config(server.url.as_str(), PaginationKind::None);
+        let found = asked(vec![source], &context()).await.unwrap().remove(0);
+        let line = format!("pagination = {{ type = \"page\", page_param = \"page\", {keys} }}");
+        assert_eq!(found.pagination, Some(line), "{found:?}");
+        let reason = found.reason.unwrap_or_default();
+        let is_shown = reason.contains("pages 0 and 1 have different records");
+        assert_eq!(is_shown, keys.contains("first_page"), "{reason}");
+        assert_eq!(server.targets()[1..], ["/?page=0", "/?page=1"][..requests]);
+    };
+    let from_zero = "total_path = \"total\", first_page = 0";
+    check(PageZero::First, from_zero, 2).await;
+    check(PageZero::SameAsPageOne, "total_path = \"total\"", 2).await;
+    check(PageZero::Refused, "total_path = \"total\"", 1).await;
+}
+
+#[tokio::test]
+async fn a_count_of_a_full_page_is_no_total_and_pages_1_and_2_show_the_others() {
+    let check = async |numbers: bool, expected: Option<&str>| {
+        let server = Scripted::answering(move |_, head| {
+            let page = ["page=1", "page=2"]
+                .iter()
+                .position(|part| head.contains(part));
+            let page = page.map_or(0, |page| page + 1);
+            let first = if numbers { page * 10 } else { 0 };
+            let items: Vec<String> = (first..first + 10)
+                .map(|id| format!(r#"{{"id": {id}}}"#))
+                .collect();
+            let items = items.join(", ");
+            ok(&format!(r#"{{"items": [{items}], "count": 10}}"#))
+        })
+        .await;
+        let source = config(server.url.as_str(), PaginationKind::None);
+        let found = asked(vec![source], &context()).await.unwrap().remove(0);
+        assert_eq!(found.pagination.as_deref(), expected, "{found:?}");
+        let reason = found.reason.unwrap_or_default();
+        let shown = match numbers {
+            true => "pages 1 and 2 by the parameter \"page\" have different records",
+            false => "`count` may count the records of this page alone; 10 records came",
+        };
+        assert!(reason.contains(shown), "{reason}");
+        let pages = ["/?page=1", "/?page=2", "/?page=0", "/?page=1"];
+        let requests = if numbers { 4 } else { 2 };
+        assert_eq!(server.targets()[1..], pages[..requests]);
+    };
+    let pages = "pagination = { type = \"page\", page_param = \"page\", first_page = 0 }";
+    check(true, Some(pages)).await;
+    check(false, None).await;
+}
+
 fn auth_of(text: &str) -> AuthConfig {
     let text = format!(
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h.example/\"\n[source.auth]\n{text}\n"

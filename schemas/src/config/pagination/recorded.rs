@@ -50,6 +50,8 @@ struct Recorded<'a> {
     has_more_path: Option<&'a str>,
     #[serde(skip_serializing_if = "<[EndStatus]>::is_empty")]
     end_status: &'a [EndStatus],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_pages: Option<u64>,
     max_pages: BoundedCount<1>,
 }
 
@@ -80,6 +82,7 @@ impl Serialize for PaginationConfig {
             max_records: self.common.max_records,
             has_more_path: self.way.has_more_path(),
             end_status: self.way.end_status(),
+            empty_pages: Some(self.way.empty_pages()).filter(|pages| *pages > 1),
             max_pages: self.common.max_pages,
         };
         let unless = |text: &'_ str, default: &str| text != default;
