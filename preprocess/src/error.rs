@@ -129,10 +129,10 @@ pub enum Error {
     },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
-        "{keys} keys appear in more than one split ({}); nothing was published; with `dataset.dedup = \"none\"` duplicates are kept, \
+        "{found} in more than one split ({}); nothing was published; with `dataset.dedup = \"none\"` duplicates are kept, \
          and a split by order, a column or an expression separates them: set `dataset.dedup = \"exact\"`, or split by the hash \
          of rows (`dataset.split.by = \"key\"`), which keeps duplicates together; without duplicates this is a defect of \
-         feedline, please report it", samples.join(", ")
+         feedline, please report it", samples.join(", "), found = keys_appear(*keys)
     )]
     Leak {
         /// Keys found in more than one split.
@@ -318,10 +318,17 @@ impl From<Error> for DataFusionError {
 }
 
 fn listed(rows: u64, file: Option<&str>) -> String {
-    match file {
-        Some(file) if rows > 0 => format!("; `{file}` lists {rows} rows that violate them"),
-        _ => String::new(),
+    match (file, rows) {
+        (None, _) | (_, 0) => String::new(),
+        (Some(file), 1) => format!("; `{file}` lists 1 row that violates them"),
+        (Some(file), _) => format!("; `{file}` lists {rows} rows that violate them"),
     }
+}
+
+/// Beginning of a sentence about keys that appear where one may.
+pub(crate) fn keys_appear(keys: u64) -> String {
+    let verb = if keys == 1 { "appears" } else { "appear" };
+    format!("{} {verb}", counted(keys, "key"))
 }
 
 fn list(by_reason: &BTreeMap<String, u64>) -> String {

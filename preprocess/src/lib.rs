@@ -100,7 +100,7 @@ pub use error::Error;
 pub use error_chain::message_with_causes;
 pub use export::{ExportRequest, ExportSelection, export};
 pub use fit::train_split::TrainSplit;
-pub use operators::expectations::infer_expectations;
+pub use operators::expectations::{ExpectedInputs, infer_expectations};
 pub use operators::text;
 pub use pipeline::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
@@ -108,6 +108,7 @@ pub use pipeline::{
 };
 pub use predict::image_preparer::ImagePreparer;
 pub use predict::joins::{RowJoins, row_joins};
+pub use predict::passthrough_type::PassthroughType;
 pub use predict::reader::{
     Fault, Features, JoinedRows, NewRows, NewTexts, PauseRule, RowSource, RowsIn, RowsReading,
     UnusualCells, landed_types, read_unpacked,

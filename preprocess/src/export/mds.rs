@@ -17,6 +17,7 @@ use arrow::{
 };
 use feedline_image::Format;
 use feedline_schemas::{
+    count::counted,
     export::{ExportedRoles, ROLES},
     ids::Hash128,
     manifest::Split,
@@ -136,7 +137,9 @@ fn choose(
     let is_text = is_text_in_json(&column.r#type);
     if nulls > 0 {
         let text = if is_text { " of text" } else { "" };
-        let reason = format!("JSON{text}, since {nulls} values are null and MDS knows no null");
+        let are = if nulls == 1 { "is" } else { "are" };
+        let values = counted(nulls, "value");
+        let reason = format!("JSON{text}, since {values} {are} null and MDS knows no null");
         return Ok((MdsEncoding::Json, Some(reason)));
     }
     Ok(match &column.r#type {
@@ -173,20 +176,22 @@ fn choose(
 
 fn choose_bytes(column: &ExportColumn, facts: &ColumnFacts) -> (MdsEncoding, Option<String>) {
     if facts.nulls > 0 {
-        let reason = format!(
-            "{} nulls are empty bytes, since MDS knows no null",
-            facts.nulls
-        );
+        let nulls = match facts.nulls {
+            1 => "1 null is".to_owned(),
+            nulls => format!("{nulls} nulls are"),
+        };
+        let reason = format!("{nulls} empty bytes, since MDS knows no null");
         return (MdsEncoding::Bytes("bytes"), Some(reason));
     }
     if !facts.are_images(column) {
         return (MdsEncoding::Bytes("bytes"), None);
     }
     let mixed = (facts.others > 0).then(|| {
-        format!(
-            "named after the first image; {} have other formats, which readers detect",
-            facts.others
-        )
+        let others = match facts.others {
+            1 => "1 has another format".to_owned(),
+            others => format!("{others} have other formats"),
+        };
+        format!("named after the first image; {others}, which readers detect")
     });
     match facts.first {
         Some(Format::Jpeg) | None => (MdsEncoding::Bytes("jpeg"), mixed),

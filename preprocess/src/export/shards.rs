@@ -14,6 +14,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use feedline_schemas::{
+    count::counted,
     export::{ExportedRoles, ExportedRows},
     manifest::{KeptColumn, Manifest, Split, SplitShards},
     record::ColumnType,
@@ -201,9 +202,9 @@ impl ShardColumns {
         let names: BTreeSet<&str> = artefact.features.iter().map(|f| f.name.as_str()).collect();
         let reason = match manifest.counts.sequence {
             Some(windows) => Some(format!(
-                "a list of {} rows of {} features each",
-                windows.length,
-                artefact.features.len()
+                "a list of {} of {} each",
+                counted(windows.length.into(), "row"),
+                counted(artefact.features.len() as u64, "feature")
             )),
             None if width > MOST_FEATURES => Some(format!("a list of {width} features")),
             None if names.len() != width => Some(format!("a list of {width} numbers")),
@@ -233,7 +234,10 @@ impl ShardColumns {
                     self.roles.features.push(feature.name.clone());
                     self.push(column, ShardCells::Element("x", place));
                 }
-                let text = format!("a column for each of its {width} features");
+                let text = match width {
+                    1 => "a column for its one feature".to_owned(),
+                    _ => format!("a column for each of its {width} features"),
+                };
                 self.converted.insert("x".to_owned(), text);
             }
         }
@@ -343,7 +347,10 @@ fn role_note(roles: &ExportedRoles) -> Option<String> {
 /// Place of the target's row behind a window.
 fn later(manifest: &Manifest) -> String {
     match manifest.counts.sequence {
-        Some(windows) => format!(" {} rows after the last of the window", windows.horizon),
+        Some(windows) => {
+            let rows = counted(windows.horizon.into(), "row");
+            format!(" {rows} after the last of the window")
+        }
         None => String::new(),
     }
 }

@@ -5,7 +5,10 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
-use feedline_schemas::config::{ClassLabel, DatasetConfig, Task};
+use feedline_schemas::{
+    config::{ClassLabel, DatasetConfig, Task},
+    count::counted,
+};
 
 use crate::{
     Error, fit::MOST_VALUES, operators::coerce::float_text, schema::landed_columns::shown,
@@ -79,7 +82,8 @@ pub(crate) fn listed(config: &DatasetConfig) -> Result<Vec<String>, Error> {
     let count = config.classes.len();
     if !(2..=MOST_VALUES as usize).contains(&count) {
         return refuse(format!(
-            "it lists {count} classes, allowed are 2 to {MOST_VALUES}"
+            "it lists {}, allowed are 2 to {MOST_VALUES}",
+            counted(count as u64, "class")
         ));
     }
     let classes: Vec<String> = config.classes.iter().map(text_of).collect();

@@ -7,6 +7,7 @@ use arrow::{
     datatypes::DataType,
 };
 use datafusion::error::Result;
+use feedline_schemas::count::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -39,6 +40,12 @@ impl MissingFilter {
     }
 }
 
+/// Describes a row without `missing` of `all` values, each a `noun`.
+pub(crate) fn describe_missing(missing: usize, all: usize, noun: &str) -> String {
+    let are = if missing == 1 { "is" } else { "are" };
+    format!("{missing} of {} {are} missing", counted(all as u64, noun))
+}
+
 impl RowFunction for MissingFilter {
     const NAME: &'static str = "feedline_sparse";
     const RETURNS: DataType = DataType::Utf8;
@@ -55,7 +62,7 @@ impl RowFunction for MissingFilter {
                 let reason = Reason {
                     reason: reject_reason::TOO_MANY_MISSING.to_owned(),
                     column: String::new(),
-                    value: format!("{missing} of {} features are missing", cells.len()),
+                    value: describe_missing(missing, cells.len(), "feature"),
                 };
                 reason.to_json()
             })
@@ -69,6 +76,17 @@ mod tests {
     use arrow::array::Float64Array;
 
     use super::*;
+
+    #[test]
+    fn missing_values_are_described_in_the_singular_and_the_plural() {
+        for (missing, all, expected) in [
+            (1, 1, "1 of 1 input is missing"),
+            (1, 3, "1 of 3 inputs is missing"),
+            (2, 3, "2 of 3 inputs are missing"),
+        ] {
+            assert_eq!(describe_missing(missing, all, "input"), expected);
+        }
+    }
 
     #[test]
     fn rows_that_lack_more_than_the_share_are_set_aside_and_old_reasons_stay() {

@@ -11,6 +11,7 @@
 
 mod asked_rows;
 mod faults;
+mod local_new_times;
 mod open;
 mod pace;
 mod series_rows;

@@ -1,6 +1,8 @@
 //! Role of each landed column in the dataset: the configuration resolved against the landed
 //! columns.
 
+mod no_effect;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_schemas::{
@@ -58,6 +60,7 @@ pub(crate) fn resolve(
     if payload.is_none() {
         steps = config.step.clone().unwrap_or_else(default_steps);
         inputs_found = inputs(config, &steps, &all, &parts, series.as_deref())?;
+        no_effect::check_categories(config, &inputs_found)?;
         steps = resolve_steps(steps, config.step.is_some(), &inputs_found)?;
         check_encodings(config.step.as_deref().unwrap_or_default(), target.is_some())?;
     }
@@ -110,21 +113,7 @@ pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
             "write finite numbers; NaN is always missing",
         ));
     }
-    check_dropped(config)
-}
-
-/// Checks that no target is dropped: it is no feature, and cannot be left out.
-fn check_dropped(config: &DatasetConfig) -> Result<(), Error> {
-    let mut targets = config.targets().iter();
-    let Some(target) = targets.find(|target| config.drop.contains(target)) else {
-        return Ok(());
-    };
-    Err(Error::config(
-        "dataset.drop",
-        format!(
-            "`{target}` is the target (`dataset.target`), which is no feature anyway; remove it here, or choose another target"
-        ),
-    ))
+    no_effect::check_dropped(config)
 }
 
 /// Every column the configuration names is there, and in one role.
@@ -146,14 +135,7 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
         let by = step.by().map_or(&[][..], std::slice::from_ref);
         check_list(&format!("dataset.step.{i}.by"), by, columns)?;
     }
-    let both = |name: &&String| config.features.contains(name);
-    if let Some(name) = config.drop.iter().find(both) {
-        return Err(Error::config(
-            "dataset.drop",
-            format!("`{name}` is also listed in `dataset.features`, remove it from one"),
-        ));
-    }
-    Ok(())
+    no_effect::check_listed_twice(config)
 }
 
 fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Checks a published dataset against its manifest.
 
 use feedline_schemas::{
+    count::counted,
     manifest::{Layout, Manifest, Split},
     report::VerifyReport,
 };
@@ -73,7 +74,7 @@ pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
 fn check_counts(manifest: &Manifest) -> Vec<String> {
     let counts = &manifest.counts;
     let mut problems = Vec::new();
-    for (split, counted) in
+    for (split, in_manifest) in
         Split::ALL
             .into_iter()
             .zip([counts.train, counts.validation, counts.test])
@@ -82,9 +83,10 @@ fn check_counts(manifest: &Manifest) -> Vec<String> {
             .split(split)
             .map_or(0, |s| s.shards.iter().map(|shard| shard.rows).sum());
         let stated = manifest.split(split).map_or(0, |s| s.rows);
-        if listed != counted || stated != counted {
+        if listed != in_manifest || stated != in_manifest {
             problems.push(format!(
-                "the {split} split has {listed} rows in its shards, the manifest counts {counted}"
+                "the {split} split has {} in its shards, the manifest counts {in_manifest}",
+                counted(listed, "row")
             ));
         }
     }

@@ -465,6 +465,7 @@ fn all_empty(name: &TableName, store: &Store, files: &[String]) -> Error {
     let (first, others) = (&files[0], files.len() - 1);
     let others = match others {
         0 => String::new(),
+        1 => " and 1 other".to_owned(),
         others => format!(" and {others} others"),
     };
     Error::input(
@@ -511,18 +512,28 @@ fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
         ),
         NoRows::AllRejected(records) => (
             format!(
-                "no rows have landed in `{url}`: all {records} records that `feedline ingest` read were rejected"
+                "no rows have landed in `{url}`: `feedline ingest` rejected {} that it read",
+                all_records(records)
             ),
             "look at its rejects (`feedline ingest status` counts them by reason) and correct the source or its contract",
         ),
         NoRows::NoItem(records) => (
             format!(
-                "no rows have landed in `{url}`: {records} records have, and the list is empty in all of them"
+                "no rows have landed in `{url}`: the list is empty in {} that landed",
+                all_records(records)
             ),
             "check the path of the list in `contract.children`",
         ),
     };
     Error::input(format!("source `{name}`"), reason, advice)
+}
+
+/// All of so many records, for a sentence.
+fn all_records(records: u64) -> String {
+    match records {
+        1 => "the one record".to_owned(),
+        _ => format!("all {records} records"),
+    }
 }
 
 /// About how many bytes sources take in memory; landed files are packed.

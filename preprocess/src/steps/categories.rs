@@ -1,6 +1,9 @@
 //! `categories`; [`crate::fit`] finds the known values.
 
-use feedline_schemas::transform::{FittedCategories, FittedStep};
+use feedline_schemas::{
+    count::counted,
+    transform::{FittedCategories, FittedStep},
+};
 
 use super::fitted_column::{FittedColumn, NumberFormat};
 
@@ -24,7 +27,7 @@ fn category_text(c: &FittedCategories) -> String {
         None => {
             let known = format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding);
             let fewest = c.min_count.map_or_else(String::new, |fewest| {
-                format!(", each in {fewest} rows or more")
+                format!(", each in {} or more", counted(fewest, "row"))
             });
             let folds = c.outcomes.as_ref().map_or_else(String::new, |outcomes| {
                 let (folds, rows) = (outcomes.folds, outcomes.smoothing);

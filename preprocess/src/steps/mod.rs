@@ -16,7 +16,7 @@ mod robust;
 mod standardize;
 mod winsorize;
 
-use feedline_schemas::transform::FittedStep;
+use feedline_schemas::{count::counted, transform::FittedStep};
 
 pub use self::fitted_column::NumberFormat;
 pub(crate) use self::fitted_column::{ColumnWarning, FittedColumn};
@@ -78,5 +78,6 @@ pub fn describe_step(step: &FittedStep, number: NumberFormat) -> Vec<(&'static s
 
 /// Description of the groups of a column with separate numbers.
 fn group_text(by: &str, own: usize, fewest: u64) -> String {
-    format!("  and numbers of their own for {own} values of `{by}` with {fewest} rows or more")
+    let (own, fewest) = (counted(own as u64, "value"), counted(fewest, "row"));
+    format!("  and numbers of their own for {own} of `{by}` with {fewest} or more")
 }

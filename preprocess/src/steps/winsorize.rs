@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     config::{ImputeStrategy, Step, StepConfig, Winsorize},
+    count::counted,
     transform::{FittedStep, FittedWinsorize},
 };
 
@@ -108,7 +109,7 @@ impl FittedColumn for FittedWinsorize {
         (has_equal_caps(self) && clipped > 0).then(|| ColumnWarning {
             code: "constant_by_caps",
             problem: "the caps of `winsorize` are equal, so that every other value was capped and the column is constant",
-            figures: format!("{clipped} rows"),
+            figures: counted(clipped, "row"),
             advice: "write the steps without `winsorize` for it, or with other percentiles",
         })
     }

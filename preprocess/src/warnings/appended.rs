@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::report::{FeatureShift, Warning};
+use feedline_schemas::{
+    count::counted,
+    report::{FeatureShift, Warning},
+};
 
 use super::{
     categories::UNKNOWN_CATEGORIES,
@@ -67,8 +70,9 @@ pub(crate) fn many_rejects(
             .map(|(reason, rows)| format!("{rows} as `{reason}`"))
             .collect();
         let message = format!(
-            "{all} of the {rows} rows appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_fraction` = {limit}: \
+            "{all} of the {} appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_fraction` = {limit}: \
              the build stops only where all rows of the dataset, those before included, are above it; look at the source",
+            counted(rows, "row"),
             percent(all, rows),
             first_of(&reasons, GROUPS)
         );

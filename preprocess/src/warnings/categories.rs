@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    manifest::Split, record::ColumnType, report::Warning, transform::FittedCategories,
+    count::counted, manifest::Split, record::ColumnType, report::Warning,
+    transform::FittedCategories,
 };
 
 use super::{
@@ -50,7 +51,8 @@ impl CutCategories {
         let splits: Vec<String> = splits
             .map(|(split, (unknown, rows))| {
                 format!(
-                    "{unknown} of {rows} {split} rows ({})",
+                    "{unknown} of {} ({})",
+                    counted(*rows, &format!("{split} row")),
                     percent(*unknown, *rows)
                 )
             })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     config::Task,
+    count::counted,
     manifest::ClassCounts,
     report::Warning,
     transform::{FittedTarget, TransformArtefact},
@@ -151,10 +152,10 @@ fn many_classes(column: &str, classes: &[String], rows: u64) -> Option<Warning> 
             false => "; is this the column to predict?",
         };
         let message = format!(
-            "target `{}` has {} classes in {} training rows, {mean} rows a class{numbers}",
+            "target `{}` has {} classes in {rows} training rows, {} a class{numbers}",
             shown(column),
             classes.len(),
-            rows
+            counted(mean, "row")
         );
         warning("many_classes", "dataset.task", message)
     })
@@ -199,10 +200,11 @@ pub(crate) fn moved_classes(
     let moved: Vec<String> = moved.collect();
     (!moved.is_empty()).then(|| {
         let message = format!(
-            "{} classes of `{}` have other ids than in the dataset before: {}; `train.init` matches classes by name, other \
-             readers must take the names of the new dataset; list the classes to fix their ids",
-            moved.len(),
+            "{} of `{}` {} than in the dataset before: {}; `train.init` matches classes by name, other readers must take the \
+             names of the new dataset; list the classes to fix their ids",
+            counted(moved.len() as u64, "class"),
             shown(column),
+            if moved.len() == 1 { "has another id" } else { "have other ids" },
             first_of(&moved, COLUMNS)
         );
         warning("class_ids_moved", KEY_CLASSES, message)
@@ -218,14 +220,25 @@ pub(crate) fn unknown_classes(
 ) -> Option<Warning> {
     let unknown = rejected.get(reason::UNKNOWN_CLASS).copied();
     let unknown = unknown.filter(|_| task == Task::Classification)?;
+    let [have, were] = verbs(unknown);
     let message = format!(
-        "{unknown} rows, beside the {rows} that were kept ({}), have a class of `{}` that no training row has, and were rejected \
-         as `{}`: the figures on validation and test rows are without them; a class that is listed here has an id without training rows",
+        "{}, beside the {rows} that were kept ({}), {have} a class of `{}` that no training row has, and {were} \
+         rejected as `{}`: the figures on validation and test rows are without them; a class that is listed here has an id \
+         without training rows",
+        counted(unknown, "row"),
         percent(unknown, rows + unknown),
         shown(column),
         reason::UNKNOWN_CLASS
     );
     Some(warning("unknown_classes", KEY_CLASSES, message))
+}
+
+/// Verbs of a sentence about so many rows.
+const fn verbs(rows: u64) -> [&'static str; 2] {
+    match rows {
+        1 => ["has", "was"],
+        _ => ["have", "were"],
+    }
 }
 
 /// Warns of rows with labels that `dataset.classes` does not list. `rows` were kept.
@@ -237,9 +250,11 @@ pub(crate) fn unlisted_classes(
 ) -> Option<Warning> {
     let unlisted = rejected.get(reject_reason::UNLISTED_CLASS).copied()?;
     let classes: Vec<String> = classes.iter().map(|class| quoted(class)).collect();
+    let [have, were] = verbs(unlisted);
     let message = format!(
-        "{unlisted} rows, beside the {rows} that were kept ({}), have a label of `{}` that is none of the listed classes {}, \
-         and were rejected as `{}`; the files of rejects have each label",
+        "{}, beside the {rows} that were kept ({}), {have} a label of `{}` that is none of the listed classes {}, and {were} \
+         rejected as `{}`; the files of rejects have each label",
+        counted(unlisted, "row"),
         percent(unlisted, rows + unlisted),
         shown(column),
         first_of(&classes, COLUMNS),

@@ -1,6 +1,7 @@
 //! Warnings of duplicates: dropped ones, copies with other labels, and equal rows in several splits.
 
 use feedline_schemas::{
+    count::counted,
     manifest::{ConflictCounts, Split},
     report::Warning,
 };
@@ -82,11 +83,12 @@ const LABELS_DIFFER: &str = "labels_differ";
 pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) -> Option<Warning> {
     let ConflictCounts { contents, rows } = counts;
     (contents > 0).then(|| {
+        let appear = if contents == 1 { "appears" } else { "appear" };
         let message = format!(
-            "{contents} images appear in {rows} rows with different values of `{target}`{sample}; of each image the row \
-             that \
-             landed first is kept, and the values of the others are lost: correct the labels, or keep all rows with \
-             `dataset.dedup = \"none\"`"
+            "{} {appear} in {} with different values of `{target}`{sample}; of each image the row that landed first is kept, and \
+             the values of the others are lost: correct the labels, or keep all rows with `dataset.dedup = \"none\"`",
+            counted(contents, "image"),
+            counted(rows, "row")
         );
         warning(LABELS_DIFFER, "dataset.dedup", message)
     })
@@ -96,7 +98,7 @@ pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) 
 pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
     let sources: Vec<String> = sources
         .iter()
-        .map(|(source, records)| format!("`{source}` ({records} records)"))
+        .map(|(source, records)| format!("`{source}` ({})", counted(*records, "record")))
         .collect();
     (!sources.is_empty()).then(|| {
         let message = format!(
@@ -163,7 +165,8 @@ fn equal_by_split(equal: [(u64, u64); 2]) -> Option<String> {
     let splits = splits.filter(|(_, (_, rows))| *rows > 0);
     let splits: Vec<String> = splits
         .map(|(split, (equal, rows))| {
-            format!("{equal} of {rows} {split} rows ({})", percent(equal, rows))
+            let all = counted(rows, &format!("{split} row"));
+            format!("{equal} of {all} ({})", percent(equal, rows))
         })
         .collect();
     Some(splits.join(" and "))

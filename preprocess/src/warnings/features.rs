@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
+    count::counted,
     record::ColumnType,
     report::Warning,
     transform::{FittedCategories, FittedStep, TransformArtefact},
@@ -29,8 +30,10 @@ pub(crate) fn without_train_values(
 ) -> Option<Warning> {
     let describe = |(name, [validation, test]): (&String, &[u64; 2])| {
         format!(
-            "`{}` ({validation} validation and {test} test rows have one)",
-            shown(name)
+            "`{}` ({} and {} have one)",
+            shown(name),
+            counted(*validation, "validation row"),
+            counted(*test, "test row")
         )
     };
     let described: Vec<String> = columns.iter().map(describe).collect();

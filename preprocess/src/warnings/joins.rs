@@ -1,6 +1,6 @@
 //! Warnings of joins in which rows find no row of the joined source.
 
-use feedline_schemas::{record::ColumnType, report::Warning};
+use feedline_schemas::{count::counted, record::ColumnType, report::Warning};
 
 use super::{
     message::{GROUPS, first_of, percent, share, warning},
@@ -88,9 +88,11 @@ impl UnmatchedRows<'_> {
             true => difference(&pairs),
             false => "how they are written",
         };
+        let find = if rows == 1 { "finds" } else { "find" };
         format!(
-            "; {rows} rows find none although `{source}` has their key, since keys are compared as text and these differ in {difference}: \
-             {}; {}",
+            "; {} {find} none although `{source}` has their key, since keys are compared as text and these differ in \
+             {difference}: {}; {}",
+            counted(rows, "row"),
             first_of(&pairs, GROUPS),
             self.advice()
         )
@@ -114,7 +116,7 @@ impl UnmatchedRows<'_> {
 /// A missed key and that of the source, as text with the rows of the first.
 fn pair(missed: &MissedKey) -> String {
     let partner = missed.partner.as_deref().unwrap_or_default();
-    let rows = format!(" ({} rows)", missed.rows);
+    let rows = format!(" ({})", counted(missed.rows, "row"));
     list_alike(&[(missed.key.as_str(), rows), (partner, String::new())])
 }
 

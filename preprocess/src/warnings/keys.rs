@@ -1,6 +1,6 @@
 //! Warnings of the key of the split and of the entities of series.
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::{count::counted, report::Warning};
 
 use super::{
     message::{GROUPS, first_of, percent, warning},
@@ -30,10 +30,10 @@ pub(crate) fn keys_alike(key: &str, column: &str, alike: &[String], more: bool) 
     (!alike.is_empty()).then(|| {
         let count = if more { "at least " } else { "" };
         let message = format!(
-            "values of column `{}` differ in {} only, and rows of each are a group of their own ({count}{} cases): {}; {}",
+            "values of column `{}` differ in {} only, and rows of each are a group of their own ({count}{}): {}; {}",
             shown(column),
             difference(alike),
-            alike.len(),
+            counted(alike.len() as u64, "case"),
             first_of(alike, GROUPS),
             remedy(alike)
         );

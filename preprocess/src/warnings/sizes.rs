@@ -1,6 +1,6 @@
 //! Warnings of splits and classes of few rows, and of classes of very unequal size.
 
-use feedline_schemas::{manifest::ClassCounts, report::Warning};
+use feedline_schemas::{count::counted, manifest::ClassCounts, report::Warning};
 
 use super::{
     classes::{TRAINED, are_too_many},
@@ -52,10 +52,12 @@ pub(crate) fn few_split_rows(rows: [u64; 3], key: SplitKey) -> Option<Warning> {
     let few = splits
         .into_iter()
         .filter(|(_, rows)| (1..JUDGED).contains(rows));
-    let few: Vec<String> = few.map(|(split, rows)| format!("{rows} {split}")).collect();
+    let few: Vec<String> = few
+        .map(|(split, rows)| counted(rows, &format!("{split} row")))
+        .collect();
     (!few.is_empty()).then(|| {
         let message = format!(
-            "the dataset has {} rows: a metric of fewer than {JUDGED} rows is mostly chance; {}",
+            "the dataset has {}: a metric of fewer than {JUDGED} rows is mostly chance; {}",
             few.join(" and "),
             key.advice()
         );
@@ -153,7 +155,7 @@ mod tests {
         let message = |rows| find(rows).unwrap().message;
         let both = message([7, 1, 29]);
         assert!(
-            both.starts_with("the dataset has 1 validation and 29 test rows: "),
+            both.starts_with("the dataset has 1 validation row and 29 test rows: "),
             "{both}"
         );
         assert!(both.contains("`dataset.split.test`"), "{both}");

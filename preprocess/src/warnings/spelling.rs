@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use feedline_schemas::count::counted;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 use super::message::quoted;
@@ -89,7 +90,7 @@ pub(super) fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<
     several.sort_by_key(|group| std::cmp::Reverse(group.iter().map(|(_, rows)| rows).sum::<u64>()));
     let text = |group: Vec<(&str, u64)>| {
         let values = group.into_iter();
-        let values = values.map(|(value, rows)| (value, format!(" ({rows} rows)")));
+        let values = values.map(|(value, rows)| (value, format!(" ({})", counted(rows, "row"))));
         list_alike(&values.collect::<Vec<_>>())
     };
     several.into_iter().map(text).collect()

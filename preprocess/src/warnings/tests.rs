@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use feedline_schemas::manifest::Split;
+use feedline_schemas::manifest::{ConflictCounts, Split};
 
 use super::{
-    EqualParts, are_many, duplicates_dropped, equal_rows,
+    EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ,
     message::{first_of, toml_string},
     spelling::{alike, is_number, remedy},
     target_leakage, unknown_categories,
@@ -57,7 +57,7 @@ fn values_are_alike_in_blanks_and_case_and_nothing_else() {
         [
             "`C  d` (8 rows) and `c d` (7 rows)",
             "`B` (5 rows) and ` b` (4 rows) and `b` (3 rows)",
-            "`A ` (2 rows) and `a` (1 rows)",
+            "`A ` (2 rows) and `a` (1 row)",
         ]
     );
     assert!(alike(["a".to_owned(), "ä".to_owned()].iter().zip(1..)).is_empty());
@@ -71,14 +71,33 @@ fn values_that_look_the_same_are_shown_with_their_difference() {
     let found = alike(values.iter().zip(1..));
     let expected = [
         r"`New\u{a0}York` (4 rows) and `New York` (3 rows)",
-        r"`Zu\u{308}rich` (2 rows) and `Zürich` (1 rows)",
+        r"`Zu\u{308}rich` (2 rows) and `Zürich` (1 row)",
     ];
     assert_eq!(found, expected);
     assert!(remedy(&found).contains("chr(160)"));
     let cases = ["Z\u{fc}rich".to_owned(), "z\u{fc}rich".to_owned()];
     let found = alike(cases.iter().zip(1..));
-    assert_eq!(found, ["`zürich` (2 rows) and `Zürich` (1 rows)"]);
+    assert_eq!(found, ["`zürich` (2 rows) and `Zürich` (1 row)"]);
     assert!(remedy(&found).contains("lower(trim(...))"));
+}
+
+#[test]
+fn images_with_several_labels_are_counted_in_singular_and_plural() {
+    for (contents, rows, start) in [
+        (
+            1,
+            2,
+            "1 image appears in 2 rows with different values of `y`",
+        ),
+        (
+            3,
+            7,
+            "3 images appear in 7 rows with different values of `y`",
+        ),
+    ] {
+        let found = labels_differ(ConflictCounts { contents, rows }, "y", "").unwrap();
+        assert!(found.message.starts_with(start), "{found:?}");
+    }
 }
 
 #[test]

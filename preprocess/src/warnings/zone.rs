@@ -44,22 +44,26 @@ pub(crate) fn repeated_hour(
 ) -> Warning {
     let (key, which) = match of {
         RepeatedHour::Series => (
-            "dataset.series.zone",
+            "dataset.series.ambiguous",
             "as the earlier, so rows of the second hour have the times of the first, and features may be made of later rows",
         ),
         RepeatedHour::Rows => (
-            "dataset.join.time",
+            "dataset.join.time.ambiguous",
             "as the earlier, so rows of the second hour may find a row that is an hour too old",
         ),
         RepeatedHour::Source => (
-            "dataset.join.right_time",
+            "dataset.join.right_time.ambiguous",
             "as the later, so rows of the first hour are found an hour too late",
         ),
     };
     let zone = zone.map_or_else(|| "their zone".to_owned(), |zone| format!("`{zone}`"));
+    let (have, are, read, them) = match rows {
+        1 => ("has", "is", "it is", "it"),
+        _ => ("have", "are", "all are", "them"),
+    };
     let message = format!(
-        "{} of `{}` have no offset and are in the hour that clocks in {zone} show twice, such as {}; all are read {which}; land them \
-         with an offset or in UTC",
+        "{} of `{}` {have} no offset and {are} in the hour that clocks in {zone} show twice, such as {}; {read} read {which}; \
+         land {them} with an offset or in UTC, or choose the reading with `{key}`",
         counted(rows, "time"),
         shown(column),
         quoted(sample)
@@ -76,13 +80,17 @@ mod tests {
         for (of, key, part) in [
             (
                 RepeatedHour::Series,
-                "dataset.series.zone",
+                "dataset.series.ambiguous",
                 "as the earlier",
             ),
-            (RepeatedHour::Rows, "dataset.join.time", "an hour too old"),
+            (
+                RepeatedHour::Rows,
+                "dataset.join.time.ambiguous",
+                "an hour too old",
+            ),
             (
                 RepeatedHour::Source,
-                "dataset.join.right_time",
+                "dataset.join.right_time.ambiguous",
                 "as the later",
             ),
         ] {
@@ -91,13 +99,21 @@ mod tests {
             assert_eq!(found.key.as_deref(), Some(key));
             for part in [
                 part,
-                "3 times of `at`",
+                "3 times of `at` have no offset and are",
                 "`Europe/Rome`",
                 "`2024-10-27 02:30`",
+                &format!("choose the reading with `{key}`"),
             ] {
                 assert!(found.message.contains(part), "{found:?}");
             }
         }
+        let one = repeated_hour(RepeatedHour::Series, "at", None, 1, "2024-10-27 02:30");
+        let part = "1 time of `at` has no offset and is in the hour";
+        assert!(one.message.contains(part), "{one:?}");
+        assert!(
+            one.message.contains("; it is read as the earlier"),
+            "{one:?}"
+        );
     }
 
     #[test]

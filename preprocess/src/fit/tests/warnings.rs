@@ -128,7 +128,7 @@ async fn a_column_that_is_only_centred_is_warned_of_once() {
     };
     assert_eq!([constant, capped], ["constant_columns", "constant_by_caps"]);
     assert!(same.contains("cannot learn from it: `same`;"), "{same}");
-    assert!(rare.contains("`rare` (1 rows);"), "{rare}");
+    assert!(rare.contains("`rare` (1 row);"), "{rare}");
 }
 
 /// Takes what is warned of, field by field.

@@ -11,6 +11,7 @@
 
 use std::{collections::HashSet, f64::consts::PI, path::Path};
 
+use feedline_schemas::count::counted;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
@@ -127,7 +128,8 @@ impl Neighbours {
         if vector.len() != self.length {
             let (found, usual) = (vector.len(), self.length);
             return Ok(Seen::Odd(format!(
-                "it has {found} numbers, most have {usual}"
+                "it has {}, most have {usual}",
+                counted(found as u64, "number")
             )));
         }
         if vector.iter().all(|number| *number == 0.0) {

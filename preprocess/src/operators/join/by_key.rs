@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Error,
     engine::{scalar_function::RowFunction, union::append_rows},
+    error::keys_appear,
     schema::{landed_cells::landed, landed_columns::listed},
     source::latest_version::read_latest,
     warnings::toml_string,
@@ -87,8 +88,8 @@ impl Join {
         Err(Error::config(
             format!("dataset.join.{}.right", self.index),
             format!(
-                "{keys} keys appear more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {}, or join by \
-                 another column",
+                "{} more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {}, or join by another column",
+                keys_appear(keys as u64),
                 self.right.as_deref().unwrap_or_default(),
                 self.name(),
                 self.unique_advice()

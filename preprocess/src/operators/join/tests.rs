@@ -207,7 +207,7 @@ async fn a_key_that_stands_twice_is_refused_and_shown() {
     let refused = build(&pipeline("name"), &context).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "`dataset.join.0.right`: 1 keys appear more than once in column `file` of source `c`, such as `7.jpg` in 2 \
+        "`dataset.join.0.right`: 1 key appears more than once in column `file` of source `c`, such as `7.jpg` in 2 \
          rows; compare more of it with `match`, or a row would be taken several times: land each key once, or join by another \
          column"
     );

@@ -6,7 +6,7 @@ use arrow::{
     datatypes::{Int64Type, UInt8Type},
 };
 use datafusion::logical_expr::ident;
-use feedline_schemas::manifest::Split;
+use feedline_schemas::{count::counted, manifest::Split};
 use futures::TryStreamExt;
 
 use crate::{
@@ -104,11 +104,11 @@ impl Looking {
         Err(Error::config(
             "dataset.split.embargo",
             format!(
-                "features of {} rows are made of rows of another split, such as those of a row of the {own} split at {}, which \
+                "features of {} are made of rows of another split, such as those of a row of the {own} split at {}, which \
                  look back to {} over rows of the {other} split; set aside as many rows (`by = \"range\"`) or as long a \
                  span (`by = \"time\"`) behind each border as features look back over, or set `dataset.series.warm_start = true` where a model will have that past at hand when \
                  it predicts",
-                self.rows,
+                counted(self.rows, "row"),
                 instant::shown(time),
                 instant::shown(reach),
             ),

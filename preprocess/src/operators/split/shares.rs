@@ -3,6 +3,7 @@
 
 use feedline_schemas::{
     config::SplitConfig,
+    count::counted,
     manifest::{GroupCounts, Split},
     report::Warning,
 };
@@ -91,7 +92,8 @@ fn because(config: &SplitConfig, sizes: SplitSizes) -> String {
     let left_out = sizes.left_out;
     if left_out.saturating_mul(FEW_LEFT_OUT) >= sizes.rows.iter().sum() {
         return format!(
-            ", since the split left out {left_out} rows, in groups that reach over a boundary or next to one"
+            ", since the split left out {}, in groups that reach over a boundary or next to one",
+            counted(left_out, "row")
         );
     }
     match config.key.is_empty() {
@@ -109,12 +111,12 @@ fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
         return String::new();
     };
     format!(
-        ", since groups of `{}` stand whole in one: {} in train, {} in validation, {} in test, the largest of {} rows",
+        ", since groups of `{}` stand whole in one: {} in train, {} in validation, {} in test, the largest of {}",
         config.key.join("`, `"),
         groups.train,
         groups.validation,
         groups.test,
-        groups.largest
+        counted(groups.largest, "row")
     )
 }
 

@@ -25,6 +25,7 @@ use datafusion::{
 };
 use feedline_schemas::{
     config::{Embargo, SplitConfig},
+    count::counted,
     manifest::Split,
     record::{ColumnType, RecordSchema},
 };
@@ -299,8 +300,8 @@ fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error
             Ok(Some([validation, test]))
         }
         other => Err(fault(format!(
-            "it has {} borders, and takes two: where validation and where test begin (twice the same for no validation)",
-            other.len()
+            "it has {}, and takes two: where validation and where test begin (twice the same for no validation)",
+            counted(other.len() as u64, "boundary")
         ))),
     }
 }

@@ -9,7 +9,7 @@ use arrow::{
     },
 };
 use datafusion::error::Result;
-use feedline_schemas::config::TimeUnit;
+use feedline_schemas::config::{AmbiguousTime, TimeUnit};
 use jiff::{
     Timestamp,
     civil::{DateTime, Time},
@@ -40,6 +40,9 @@ pub(crate) struct Instant {
     /// True if an ambiguous local time is the later one, for values that must not be known too
     /// early.
     pub(crate) is_later: bool,
+    /// Configured reading of an ambiguous local time, in place of `is_later`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ambiguous: Option<AmbiguousTime>,
 }
 
 /// Columns of local times; a time in the hour that clocks repeat names two instants.
@@ -131,6 +134,7 @@ impl Instant {
             unit: None,
             zone: None,
             is_later: false,
+            ambiguous: None,
         }
     }
 
@@ -158,19 +162,33 @@ impl Instant {
         parts(value, self.unit?)
     }
 
-    /// Returns `columns` as those of local times, if clocks of the zone may repeat an hour.
+    /// Returns `columns` as those of local times, if clocks of the zone may repeat an hour and the
+    /// configuration does not say how times in it are read.
     pub(crate) fn local_times<'a>(
         &'a self,
         columns: impl Iterator<Item = &'a String>,
     ) -> Option<LocalTimes<'a>> {
+        let is_open = self.is_local() && self.ambiguous.is_none();
+        is_open.then(|| LocalTimes {
+            instant: self,
+            columns: columns.map(String::as_str).collect(),
+        })
+    }
+
+    /// Returns true if clocks of the zone of a time may repeat an hour.
+    pub(super) fn is_local(&self) -> bool {
         let names_zone = self
             .format
             .as_ref()
             .is_some_and(|format| format.contains("%Q"));
-        let has_zone = self.zone.as_deref().is_some_and(|zone| zone != "UTC");
-        (has_zone || names_zone).then(|| LocalTimes {
-            instant: self,
-            columns: columns.map(String::as_str).collect(),
+        names_zone || self.zone.as_deref().is_some_and(|zone| zone != "UTC")
+    }
+
+    /// Reading of a time in the hour that clocks repeat.
+    pub(super) fn reading(&self) -> AmbiguousTime {
+        self.ambiguous.unwrap_or(match self.is_later {
+            true => AmbiguousTime::Later,
+            false => AmbiguousTime::Earlier,
         })
     }
 
@@ -178,6 +196,7 @@ impl Instant {
     pub(crate) fn repeated(&self, is_later: bool) -> Self {
         Self {
             is_later,
+            ambiguous: None,
             ..self.clone()
         }
     }
@@ -201,14 +220,14 @@ impl Instant {
             return None;
         }
         let instant = match &self.format {
-            None => iso(text, zone, self.is_later),
-            Some(format) => written(format, text, zone, self.is_later),
+            None => iso(text, zone, self.reading()),
+            Some(format) => written(format, text, zone, self.reading()),
         };
         instant.map(Timestamp::as_microsecond)
     }
 }
 
-fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+fn iso(text: &str, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<Timestamp> {
     // An annotation after the offset is another standard, and second 60 may follow without a colon.
     let clock = text.split_once(['T', 't', ' ']).map(|(_, clock)| clock);
     if text.ends_with(']') || clock.and_then(|clock| clock.get(4..6)) == Some("60") {
@@ -225,11 +244,16 @@ fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     let at = DateTime::from_parts(pieces.date(), time);
     match pieces.to_numeric_offset() {
         Some(offset) => offset.to_timestamp(at).ok(),
-        None => local(at, zone, is_later),
+        None => local(at, zone, ambiguous),
     }
 }
 
-fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+fn written(
+    format: &str,
+    text: &str,
+    zone: &TimeZone,
+    ambiguous: AmbiguousTime,
+) -> Option<Timestamp> {
     let parts = BrokenDownTime::parse(format, text).ok()?;
     // A year of two digits is read by `%y`: `20` is not the year 20.
     if let Some(year @ -999..=999) = parts.year()
@@ -250,15 +274,16 @@ fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<
         Some(_) => parts.to_datetime().ok()?,
         None => parts.to_date().ok()?.to_datetime(Time::midnight()),
     };
-    local(at, zone, is_later)
+    local(at, zone, ambiguous)
 }
 
-fn local(at: DateTime, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+fn local(at: DateTime, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<Timestamp> {
     let instants = zone.to_ambiguous_timestamp(at);
-    match instants.offset() {
-        AmbiguousOffset::Gap { .. } => None,
-        _ if is_later => instants.later().ok(),
-        _ => instants.earlier().ok(),
+    match (instants.offset(), ambiguous) {
+        (AmbiguousOffset::Gap { .. }, _) => None,
+        (AmbiguousOffset::Fold { .. }, AmbiguousTime::Reject) => None,
+        (_, AmbiguousTime::Later) => instants.later().ok(),
+        (_, AmbiguousTime::Earlier | AmbiguousTime::Reject) => instants.earlier().ok(),
     }
 }
 
@@ -343,7 +368,7 @@ mod tests {
             format: format.map(str::to_owned),
             unit: None,
             zone: zone.map(str::to_owned),
-            is_later: false,
+            ..Instant::iso()
         };
         let column: ArrayRef = Arc::new(StringArray::from(vec![text]));
         let found = instant.call(&[column], 1).unwrap();
@@ -413,6 +438,40 @@ mod tests {
         }
         assert_eq!(rome.repeated_clock(first - 3_600_000_000), None);
         assert_eq!(Instant::iso().repeated_clock(first), None);
+    }
+
+    #[test]
+    fn a_time_that_clocks_show_twice_is_read_as_configured() {
+        let night = [
+            "2024-10-27 01:30:00",
+            "2024-10-27 02:30:00",
+            "2024-10-27 03:30:00",
+            "2024-10-27 02:30:00+01:00",
+        ];
+        for (ambiguous, second) in [
+            (None, Some("2024-10-27T00:30:00Z")),
+            (Some(AmbiguousTime::Earlier), Some("2024-10-27T00:30:00Z")),
+            (Some(AmbiguousTime::Later), Some("2024-10-27T01:30:00Z")),
+            (Some(AmbiguousTime::Reject), None),
+        ] {
+            let rome = Instant {
+                zone: Some("Europe/Rome".to_owned()),
+                ambiguous,
+                ..Instant::iso()
+            };
+            let found = night.map(|text| rome.of_text(text).map(shown));
+            let expected = [
+                Some("2024-10-26T23:30:00Z"),
+                second,
+                Some("2024-10-27T02:30:00Z"),
+                Some("2024-10-27T01:30:00Z"),
+            ];
+            assert_eq!(found, expected.map(|at| at.map(str::to_owned)));
+            // Only an open choice is warned of.
+            let column = ["at".to_owned()];
+            let is_open = rome.local_times(column.iter()).is_some();
+            assert_eq!(is_open, ambiguous.is_none(), "{ambiguous:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    config::{Gaps, SameTime},
+    config::{AmbiguousTime, Gaps, SameTime},
     ids::Origin,
 };
 use futures::{TryStreamExt, stream};
@@ -364,15 +364,21 @@ fn same_time(of: &str, time: i64, [before, origin]: [u64; 2], series: &Series) -
         "say which of them counts with `dataset.series.duplicates` (`first`, `last` or `mean`), or name the columns that \
          tell entities apart in `dataset.series.entity`",
     );
+    let read_as = match instant.reading() {
+        AmbiguousTime::Earlier => "earlier",
+        AmbiguousTime::Later => "later",
+        AmbiguousTime::Reject => return Error::input(what, found, choice),
+    };
     match instant.repeated_clock(time) {
         Some(clock) => {
             let zone = instant.zone.as_deref().unwrap_or_default();
             let found = format!(
-                "{found}: clocks in `{zone}` show {clock} twice, an hour apart, and a time without an offset is read as the earlier of \
-                 the two"
+                "{found}: clocks in `{zone}` show {clock} twice, an hour apart, and a time without an offset is read as the \
+                 {read_as} of the two"
             );
             let advice = format!(
-                "land times with an offset, or in UTC; where the two rows are copies of one reading, {choice}"
+                "land times with an offset, or in UTC; or reject such times with `dataset.series.ambiguous = \"reject\"`; \
+                 where the two rows are copies of one reading, {choice}"
             );
             Error::input(what, found, &advice)
         }

@@ -129,21 +129,7 @@ pub(crate) fn check_time(
         };
         return refused("unit", reason);
     }
-    if let Some(clock) = &time.clock {
-        let found = find(&key("clock"), clock, columns)?;
-        if !is_text || found.r#type != ColumnType::Utf8 {
-            let other = match is_text {
-                true => clock,
-                false => &time.column,
-            };
-            let reason = format!(
-                "`{clock}` is put behind the text of `{}`, so both columns must hold text, and `{other}` landed as another type; \
-                 land it as text: `source.contract.column.\"{other}\".type = \"text\"`, under another source name if it has landed already",
-                time.column
-            );
-            return refused("clock", reason);
-        }
-    }
+    check_clock(time, is_text, columns, key)?;
     match &time.format {
         Some(_) if !is_text => {
             return refused(
@@ -168,12 +154,56 @@ pub(crate) fn check_time(
             format!("there is no time zone `{zone}`; write one such as `Europe/Rome`"),
         );
     }
-    Ok(Instant {
+    let instant = Instant {
         format: time.format.clone(),
         unit: time.unit,
         zone: time.zone.clone(),
         is_later: false,
-    })
+        ambiguous: time.ambiguous,
+    };
+    if time.ambiguous.is_some() && !(is_text && instant.is_local()) {
+        return refused("ambiguous", not_local(&time.column, is_text));
+    }
+    Ok(instant)
+}
+
+/// Checks the column of the time of day, if there is one; `is_text` says that the time holds text.
+fn check_clock(
+    time: &TimeColumn,
+    is_text: bool,
+    columns: &[MergedColumn],
+    key: &impl Fn(&str) -> String,
+) -> Result<(), Error> {
+    let Some(clock) = &time.clock else {
+        return Ok(());
+    };
+    let found = find(&key("clock"), clock, columns)?;
+    if is_text && found.r#type == ColumnType::Utf8 {
+        return Ok(());
+    }
+    let other = match is_text {
+        true => clock,
+        false => &time.column,
+    };
+    let reason = format!(
+        "`{clock}` is put behind the text of `{}`, so both columns must hold text, and `{other}` landed as another type; \
+         land it as text: `source.contract.column.\"{other}\".type = \"text\"`, under another source name if it has landed already",
+        time.column
+    );
+    Err(Error::config(key("clock"), reason))
+}
+
+/// Reason to refuse a reading of times that clocks show twice, where there is none.
+fn not_local(column: &str, is_text: bool) -> String {
+    match is_text {
+        true => format!(
+            "strings of `{column}` are read in UTC, where clocks show no time twice; name their time zone with `zone`, or remove \
+             this key"
+        ),
+        false => format!(
+            "column `{column}` holds no text: its times are instants already; remove this key"
+        ),
+    }
 }
 
 /// The time of a series.
@@ -184,6 +214,7 @@ fn time_of(series: &SeriesConfig) -> TimeColumn {
         format: series.format.clone(),
         unit: series.unit,
         zone: series.zone.clone(),
+        ambiguous: series.ambiguous,
     }
 }
 

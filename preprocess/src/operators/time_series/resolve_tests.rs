@@ -47,6 +47,14 @@ fn keys_that_do_not_fit_are_refused_by_name() {
             "time = \"when\", zone = \"Europe/Atlantis\"",
             "`dataset.series.zone`",
         ),
+        (
+            "time = \"when\", ambiguous = \"later\"",
+            "`dataset.series.ambiguous`: strings of `when` are read in UTC",
+        ),
+        (
+            "time = \"t\", unit = \"s\", zone = \"Europe/Rome\", ambiguous = \"later\"",
+            "`dataset.series.ambiguous`: column `t` holds no text",
+        ),
         ("time = \"then\"", "`dataset.series.time`"),
         ("time = \"when\", clock = \"v\"", "`dataset.series.clock`"),
         (

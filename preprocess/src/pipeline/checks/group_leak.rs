@@ -8,6 +8,7 @@ use futures::TryStreamExt;
 
 use crate::{
     Error,
+    error::keys_appear,
     operators::dedup::content_hash::{Cells, key_of},
     pipeline::prepare::Build,
     schema::{
@@ -46,8 +47,9 @@ impl Build<'_> {
         };
         let example = example.map_or_else(String::new, |values| format!(", such as {values}"));
         let reason = format!(
-            "{keys} keys appear in more than one split: rows with the same `{columns}` are given different splits{example}; \
-             {advice}, or leave out `dataset.split.key`"
+            "{} in more than one split: rows with the same `{columns}` are given different splits{example}; {advice}, or leave \
+             out `dataset.split.key`",
+            keys_appear(keys)
         );
         Error::config(format!("dataset.split.{at}"), reason)
     }

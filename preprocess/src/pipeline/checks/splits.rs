@@ -3,6 +3,7 @@
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
     config::{DedupMode, SplitBy, SplitConfig},
+    count::counted,
     manifest::{GroupCounts, Split},
     report::Warning,
 };
@@ -107,8 +108,9 @@ impl Build<'_> {
             if found == 0 && self.expects_rows(split) {
                 let rows = train + validation + test;
                 let reason = format!(
-                    "the {split} split has no row: {what}, of {rows} rows that fell as {train} train, {validation} validation, \
-                     {test} test{}{advice}",
+                    "the {split} split has no row: {what}, of {} that fell as {train} train, {validation} validation, {test} \
+                     test{}{advice}",
+                    counted(rows, "row"),
                     left_out(rejects)
                 );
                 return Err(Error::config(format!("dataset.split.{key}"), reason));
@@ -205,6 +207,9 @@ pub(in crate::pipeline) fn why_empty(
     let left_out = left_out(rejects);
     match fell {
         Some(0) => None,
+        Some(1) => Some(format!(
+            "the {split} split is empty: its one row was rejected{left_out}"
+        )),
         Some(fell) => Some(format!(
             "the {split} split is empty: all {fell} rows of it were rejected{left_out}"
         )),

@@ -245,8 +245,12 @@ impl Build<'_> {
 
 /// Error for documents whose division gives `parts` equal parts in several splits.
 fn equal_parts(parts: u64, samples: &[String]) -> Error {
+    let (parts, have) = match parts {
+        1 => ("1 part".to_owned(), "has"),
+        _ => (format!("{parts} parts"), "have"),
+    };
     let reason = format!(
-        "it is `range`, which divides each document, and {parts} parts of documents have the same text in more than one split \
+        "it is `range`, which divides each document, and {parts} of documents {have} the same text in more than one split \
          ({}); nothing was published; short documents, and documents that begin or end alike, cannot be divided: set \
          `dataset.split.by = \"key\"`, which keeps documents together, or land them as one long document",
         samples.join(", ")

@@ -156,7 +156,7 @@ async fn a_list_of_classes_that_cannot_be_meant_is_refused() {
     let root = Store::memory();
     landed(&root, &rows(0, 600, &[json!("no"), json!("yes")])).await;
     for (list, reason) in [
-        ("[\"no\"]", "it lists 1 classes, allowed are 2 to 100000"),
+        ("[\"no\"]", "it lists 1 class, allowed are 2 to 100000"),
         ("[\"no\", \"yes\", \"no\"]", "`no` is listed twice"),
         ("[1, 1.0]", "`1` is listed twice"),
         (
@@ -212,7 +212,7 @@ async fn a_refit_gives_a_new_class_its_place_and_names_the_ids_that_move() {
         moved.map(|warning| warning.message.clone())
     };
     let message = moved(&report).unwrap();
-    let expected = "1 classes of `y` have other ids than in the dataset before: `c` from 1 to 2;";
+    let expected = "1 class of `y` has another id than in the dataset before: `c` from 1 to 2;";
     assert!(message.starts_with(expected), "{message}");
     let listed = format!("{DATASET}classes = [\"a\", \"b\", \"c\"]\n");
     let report = refit(&pipeline(&listed), &context).await.unwrap();

@@ -339,6 +339,45 @@ async fn naive_forecasts_are_measured_on_the_windows_of_each_split() {
 }
 
 #[tokio::test]
+async fn new_rows_with_a_time_that_clocks_show_twice_are_warned_of_once() {
+    let series = SERIES.replace("time = \"at\"", "time = \"at\", zone = \"Europe/Berlin\"");
+    let dataset = format!("{series}{ALL}");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS)
+        .batch(&readings(0..20))
+        .await;
+    built(&root, &dataset).await;
+    let new = ["01:30:00", "02:10:00", "02:40:00", "04:00:00"];
+    let row = |clock: &str| {
+        let at = format!("2025-10-26 {clock}");
+        vec![json!("e0"), json!(at), json!(1), json!(2)]
+    };
+    let new = landed(&root, "new", &new.map(row)).await;
+    let request = SeriesRequest {
+        rows: Some(new),
+        ..SeriesRequest::default()
+    };
+    let (context, _scratch) = context(&root, 2);
+    let store = root.child("dataset");
+    let manifest = read_manifest(&store).await.unwrap();
+    let artefact = read_transform(&store, &manifest).await.unwrap();
+    let transform = Arc::new(Transform::new(artefact).unwrap());
+    let config = pipeline(&dataset);
+    let rows = series_rows(&config, &manifest, transform, request, &context);
+    let mut rows = Box::pin(rows).await.unwrap();
+    assert_eq!(rows.repeated_times(), None);
+    while rows.next().await.unwrap().is_some() {}
+    let found = rows.repeated_times().unwrap();
+    for part in [
+        "2 times of `at`",
+        "such as `2025-10-26 02:10:00`",
+        "the first is in row 1",
+    ] {
+        assert!(found.message.contains(part), "{}", found.message);
+    }
+}
+
+#[tokio::test]
 async fn another_configuration_is_refused() {
     let dataset = format!("{SERIES}{ALL}{WINDOWS}");
     let root = Store::memory();

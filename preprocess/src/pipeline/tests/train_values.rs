@@ -74,7 +74,7 @@ async fn a_column_without_a_training_value_is_left_out_with_a_warning() {
         assert_eq!(found.next(), None);
         assert_eq!(warning.key.as_deref(), Some("dataset.drop"));
         for part in [
-            "no value in any of 1200 training rows: `rare` (3 validation and 1 test rows have one)",
+            "no value in any of 1200 training rows: `rare` (3 validation rows and 1 test row have one)",
             "`dataset.drop`",
             "`strategy = \"constant\"`",
         ] {

@@ -512,19 +512,20 @@ async fn trap_44_neither_target_nor_key_is_ever_filled() {
     let rows: Vec<Cells> = (0..40)
         .map(|i| vec![json!(i), json!(i), json!(i)])
         .collect();
-    for (keys, name) in [
-        ("target = \"y\"", "y"),
-        ("target = \"y\"\ndrop = [\"k\"]", "k"),
+    for (keys, name, reason) in [
+        ("target = \"y\"", "y", "`y` is not a feature"),
+        (
+            "target = \"y\"\ndrop = [\"k\"]",
+            "k",
+            "`k` is also listed in `dataset.step.0.columns`",
+        ),
     ] {
         let dataset = format!("{keys}\nstep = [{{ type = \"impute\", columns = [\"{name}\"] }}]\n");
         let message = match built(&columns, &rows, &dataset).await {
             Err(error) => error.to_string(),
             Ok(_) => panic!("`{name}` was filled"),
         };
-        assert!(
-            message.contains(&format!("`{name}` is not a feature")),
-            "{message}"
-        );
+        assert!(message.contains(reason), "{message}");
     }
 }
 

@@ -350,7 +350,7 @@ async fn a_classification_of_numbers_and_classes_that_no_training_row_has_are_wa
     let report = report_of(&root, target).await;
     let unknown = report.rejected_by_reason["unknown_class"];
     assert!(unknown > 20, "{report:?}");
-    let rows = format!("classes in {} training rows, 1 rows a class", report.train);
+    let rows = format!("classes in {} training rows, 1 row a class", report.train);
     check_warning(
         &report,
         "many_classes",

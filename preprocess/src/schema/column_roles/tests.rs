@@ -225,6 +225,14 @@ fn columns_in_two_roles_are_refused() {
         "features = [\"town\"]\ndrop = [\"town\"]",
         "`dataset.drop`: `town` is also listed in `dataset.features`",
     );
+    check_refused(
+        "categorical = [\"rooms\"]\ndrop = [\"rooms\"]",
+        "`dataset.drop`: `rooms` is also listed in `dataset.categorical`, remove it from one",
+    );
+    check_refused(
+        "drop = [\"town\"]\nstep = [{ type = \"impute\" }, { type = \"categories\", columns = [\"code\", \"town\"] }]",
+        "`dataset.drop`: `town` is also listed in `dataset.step.1.columns`, remove it from one",
+    );
     for targets in ["\"price\"", "[\"rooms\", \"price\"]"] {
         check_refused(
             &format!("target = {targets}\ndrop = [\"price\"]"),
@@ -250,6 +258,14 @@ fn columns_in_two_roles_are_refused() {
     check_refused(
         "target = \"price\"\nstep = [{ type = \"impute\", columns = [\"price\"] }]",
         "`dataset.step.0.columns`: `price` is not a feature",
+    );
+    check_refused(
+        "target = \"owner\"\ncategorical = [\"owner\"]",
+        "`dataset.categorical`: `owner` is the target; remove it here, and set `dataset.task = \"classification\"`",
+    );
+    check_refused(
+        "features = [\"price\"]\ncategorical = [\"rooms\"]",
+        "`dataset.categorical`: `rooms` is not a feature of this dataset; remove it here, or list it in `dataset.features`",
     );
     check_refused(
         "task = \"classification\"",

@@ -185,7 +185,7 @@ async fn local_times_that_clocks_show_twice_are_warned_of() {
     check_warning(
         &report,
         "ambiguous_times",
-        "dataset.series.zone",
+        "dataset.series.ambiguous",
         &[
             "3 times of `at` have no offset",
             "`Europe/Berlin` show twice, such as `2025-10-26 02:00`",
@@ -194,6 +194,14 @@ async fn local_times_that_clocks_show_twice_are_warned_of() {
     );
     let report = report_of(&night(&every_40_minutes).await, &lagged("UTC")).await;
     check_none(&report, "ambiguous_times");
+    for (ambiguous, rejected) in [("earlier", 0), ("later", 0), ("reject", 3)] {
+        let zone = format!("Europe/Berlin\", ambiguous = \"{ambiguous}");
+        let dataset = format!("max_reject_fraction = 1.0\n{}", lagged(&zone));
+        let report = report_of(&night(&every_40_minutes).await, &dataset).await;
+        check_none(&report, "ambiguous_times");
+        let found = report.rejected_by_reason.get("time_unreadable").copied();
+        assert_eq!(found.unwrap_or(0), rejected, "{ambiguous}");
+    }
 }
 
 #[tokio::test]
@@ -229,10 +237,21 @@ async fn times_of_a_joined_source_that_clocks_show_twice_are_warned_of() {
     check_warning(
         &report,
         "ambiguous_times",
-        "dataset.join.right_time",
-        &["1 time of `since`", "`2025-10-26 02:30`", "as the later"],
+        "dataset.join.right_time.ambiguous",
+        &[
+            "1 time of `since` has no offset",
+            "`2025-10-26 02:30`",
+            "as the later",
+        ],
     );
     check_none(&report, "join_unmatched");
+    let chosen = join.replace("Berlin\"", "Berlin\", ambiguous = \"earlier\"");
+    let report = report_of(
+        &root,
+        &format!("target = \"y\"\ndrop = [\"on\", \"shop\"]\n{chosen}{ALL_TRAIN}"),
+    )
+    .await;
+    check_none(&report, "ambiguous_times");
 }
 
 #[tokio::test]
