@@ -8,11 +8,13 @@ mod dialect;
 pub(crate) mod images;
 pub(crate) mod multi;
 mod output;
+mod passthrough;
 mod rejected;
 mod report;
 pub(crate) mod series;
 pub(crate) mod split;
 pub(crate) mod texts;
+mod unusual;
 
 use std::{
     collections::BTreeMap,
@@ -27,11 +29,12 @@ use std::{
 };
 
 use feedline_preprocess::{
-    Column, Fault, Features, PauseRule, RowSource, RowsIn, RowsOut, RowsReading, Transform,
-    UnusualCells,
+    Column, ExpectedInputs, Fault, Features, PassthroughType, PauseRule, RowSource, RowsIn,
+    RowsOut, RowsReading, Transform, UnusualCells,
 };
 use feedline_schemas::{
     config::{DatasetConfig, Fraction, PipelineConfig},
+    count::counted,
     ids::Name,
     record::ColumnType,
     report::{PredictReport, Warning},
@@ -41,6 +44,10 @@ use feedline_storage::clock::SystemClock;
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
 pub(crate) use self::{output::Output, rejected::check_any_predicted};
+use self::{
+    passthrough::{note_misfits, typed_columns, warn_of_misfits},
+    unusual::{count_unusual, warn_of_unusual_rows},
+};
 use crate::{cli, stop::Stop};
 
 /// Batches between reading and computing.
@@ -63,6 +70,8 @@ pub(crate) struct Predict {
     /// Path of the new rows; `-` is standard input.
     pub(crate) rows: String,
     pub(crate) reading: RowsReading,
+    /// Expectations of the dataset for the rows.
+    pub(crate) expected: Option<ExpectedInputs>,
     /// Path of the output; standard output if absent.
     pub(crate) to: Option<PathBuf>,
     /// Escapes strings that a spreadsheet would evaluate.
@@ -163,6 +172,7 @@ impl Predict {
             path => RowSource::File(path.into()),
         };
         let rows = RowsIn::open(source, &self.reading, self.transform.artefact())?;
+        let rows = rows.expecting(self.expected);
         let mut report = PredictReport {
             transform: self.transform.artefact().hash.to_string(),
             to: output.name(),
@@ -186,6 +196,7 @@ impl Predict {
                 .collect(),
             transform: Arc::clone(&transform),
             kept: self.reading.keep,
+            kept_types: output.types_of(rows.passthrough_types()),
             numbers: Vec::new(),
             predicted: None,
             flags: self.flags,
@@ -203,7 +214,7 @@ impl Predict {
             return Ok(report);
         };
         report.ignored = rows.ignored();
-        add_joins(&rows, &mut report);
+        add_found(&rows, &mut report);
         if report.rows > report.rejected {
             report.absent = rows.absent();
         }
@@ -216,42 +227,21 @@ impl Predict {
     }
 }
 
-/// Adds the joins of the rows to the report.
-fn add_joins(rows: &RowsIn, report: &mut PredictReport) {
+/// Adds the joins of the rows, and warnings about their cells, to the report.
+fn add_found(rows: &RowsIn, report: &mut PredictReport) {
     let joined = rows.joined();
     report.joins = joined.joins;
     report.joined_before = joined.joined_before;
+    warn_of_misfits(report);
+    for found in rows.found() {
+        warn(found, report);
+    }
 }
 
-/// Logs warnings about rows that the training data has none like.
-fn warn_of_unusual_rows(report: &PredictReport) {
-    if !report.absent.is_empty() {
-        tracing::warn!(
-            columns = report.absent.join(", "),
-            rows = report.rows,
-            "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
-             how they are called"
-        );
-    }
-    for (columns, what) in [
-        (
-            &report.unknown_categories,
-            "with a category that no training row has, or fewer than `min_count`,",
-        ),
-        (
-            &report.far_outside,
-            "with a number far outside of the training rows",
-        ),
-    ] {
-        for (column, cells) in columns {
-            tracing::warn!(
-                column,
-                cells,
-                rows = report.rows,
-                "new rows {what} have predictions outside of the training data; `--flags` marks them"
-            );
-        }
-    }
+/// Logs a warning and adds it to the report.
+fn warn(warning: Warning, report: &mut PredictReport) {
+    tracing::warn!("{}", warning.message);
+    report.warnings.push(warning);
 }
 
 /// Opens the model of a run for rows of so many numbers, and adds it to the report.
@@ -267,9 +257,9 @@ pub(crate) fn open_model(
     let predictor = Predictor::of_run(chosen, None, context)?;
     anyhow::ensure!(
         predictor.features() == features,
-        "run `{}` reads rows of {} numbers, and the transform makes {features}; choose another run with `--run`",
+        "run `{}` reads rows of {}, and the transform makes {features}; choose another run with `--run`",
         predictor.run(),
-        predictor.features()
+        counted(predictor.features() as u64, "number")
     );
     report.run = Some(predictor.run().to_owned());
     report.checkpoint = Some(predictor.checkpoint().to_owned());
@@ -284,8 +274,10 @@ pub(crate) struct Answers {
     pub(crate) transform: Arc<Transform>,
     /// Names of a row's numbers.
     pub(crate) names: Vec<String>,
-    /// Names of the passthrough columns of text.
+    /// Names of the passthrough columns.
     pub(crate) kept: Vec<String>,
+    /// Types of the first of them; the others are text.
+    pub(crate) kept_types: Vec<PassthroughType>,
     /// Names of further columns of numbers.
     pub(crate) numbers: Vec<String>,
     /// Kind of the predictions, without rows, if they are computed elsewhere.
@@ -422,7 +414,7 @@ impl Answers {
             predicted,
             unusual,
         } = given;
-        let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
+        let (mut columns, misfits) = typed_columns(kept, &self.kept_types);
         columns.push(Column::Counts((first..).take(rows).collect()));
         columns.extend(numbers.into_iter().map(Column::Long));
         match predicted.or_else(|| self.predict(&x)) {
@@ -478,6 +470,7 @@ impl Answers {
             errors[row] = Some(fault.reason.to_owned());
             details[row] = Some(fault.detail);
         }
+        note_misfits(misfits, &self.kept, &mut details, report);
         columns.extend([Column::Text(errors), Column::Text(details)]);
         count_unusual(&unusual, report);
         if self.flags {
@@ -535,18 +528,6 @@ fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) 
         report
             .reject_sample
             .get_or_insert_with(|| format!("`{}`: {}", fault.reason, fault.detail));
-    }
-}
-
-fn count_unusual(unusual: &UnusualCells, report: &mut PredictReport) {
-    for (columns, counts) in [
-        (&unusual.missing, &mut report.missing_cells),
-        (&unusual.unknown, &mut report.unknown_categories),
-        (&unusual.far_outside, &mut report.far_outside),
-    ] {
-        for (column, rows) in columns {
-            *counts.entry(column.clone()).or_default() += rows.len() as u64;
-        }
     }
 }
 

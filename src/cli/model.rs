@@ -81,7 +81,8 @@ pub(crate) struct Predict {
     /// Format of the new rows; by default by the file's ending, and NDJSON on standard input
     #[arg(long, value_enum)]
     pub(crate) format: Option<RowsName>,
-    /// Carry this column of the new rows along, as text; may be repeated
+    /// Carry this column of the new rows along; in Parquet it keeps the type of the input, otherwise
+    /// it is text; may be repeated
     #[arg(long = "passthrough", value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
     /// Folder of the image files that new rows name by their paths; by default the folder of FILE

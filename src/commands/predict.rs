@@ -1,5 +1,6 @@
 //! `feedline predict`: the kind of the rows, and the prediction of plain rows of a table.
 
+mod expectations;
 mod images;
 mod joins;
 mod parts;
@@ -131,6 +132,7 @@ impl PipelineWork<'_> {
         let predict = Predict {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
             reading,
+            expected: self.expected_inputs(&artefact).await,
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
             flags: options.flags,

@@ -15,7 +15,8 @@ use std::{
 use anyhow::Context as _;
 use feedline_loader::image::{ImageDecoder, SampleRandom};
 use feedline_preprocess::{
-    Fault, Features, ImagePreparer, RowSource, RowsIn, RowsReading, TextEncoder, Transform,
+    ExpectedInputs, Fault, Features, ImagePreparer, PassthroughType, RowSource, RowsIn,
+    RowsReading, TextEncoder, Transform,
 };
 use feedline_schemas::{
     config::{DatasetConfig, FileFormat, PipelineConfig},
@@ -24,7 +25,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, Predictor, RowParts};
 
-use super::{Answers, Given, Output, WAITING, add_joins, joined, open_model, texts};
+use super::{Answers, Given, Output, WAITING, add_found, joined, open_model, texts};
 use crate::{cli, stop::Stop};
 
 /// Reason of a row without an image.
@@ -125,7 +126,8 @@ impl ImageFiles {
     ) -> Result<(), Fault> {
         let fault = |reason, detail| Fault { reason, detail };
         let path = path.filter(|path| !path.is_empty());
-        let path = path.ok_or_else(|| fault(NO_IMAGE, "it names no image file".to_owned()))?;
+        let no_path = || fault(NO_IMAGE, "it has no path of an image file".to_owned());
+        let path = path.ok_or_else(no_path)?;
         let folder = self.folder.display().to_string();
         let file = self.find(path).ok_or_else(|| {
             fault(
@@ -156,6 +158,8 @@ pub(crate) struct PredictParts {
     /// Path of the new rows; `-` is standard input.
     pub(crate) rows: String,
     pub(crate) reading: RowsReading,
+    /// Expectations of the dataset for the rows.
+    pub(crate) expected: Option<ExpectedInputs>,
     pub(crate) transform: Transform,
     /// Encoder of texts, if the rows have some.
     pub(crate) encoder: Option<TextEncoder>,
@@ -206,7 +210,8 @@ impl PredictParts {
             let fits = (PIXEL_BYTES / decoder.config().bytes().max(1)).max(1);
             reading.batch_rows = reading.batch_rows.min(fits);
         }
-        let rows = RowsIn::open_parts(source, &reading, artefact)?;
+        let rows = RowsIn::open_parts(source, &reading, artefact)?.expecting(self.expected);
+        let kept_types = columns.kept_types(rows.passthrough_types(), &self.rows)?;
         report.ignored = rows.ignored();
         report.warnings = rows.warnings();
         let transform = Arc::new(self.transform);
@@ -215,6 +220,7 @@ impl PredictParts {
             transform: Arc::clone(&transform),
             names: Vec::new(),
             kept,
+            kept_types: self.output.types_of(&kept_types),
             flags: self.flags,
             numbers: Vec::new(),
             predicted: Some(predictor.predict_parts(0, &RowParts::default())),
@@ -241,7 +247,7 @@ impl PredictParts {
         report.warnings.extend(closed);
         if let Some(rows) = ended {
             report.ignored = rows.ignored();
-            add_joins(&rows, &mut report);
+            add_found(&rows, &mut report);
             if report.rows > 0 {
                 report.absent = rows.absent();
             }
@@ -270,6 +276,24 @@ impl PartColumns {
         let text = self.text.iter().map(|text| text.column().to_owned());
         let image = self.image.iter().map(|((column, _), _)| column.clone());
         text.chain(image).collect()
+    }
+
+    /// Types of the passthrough columns of the file `rows`, of the `types` of all columns beside the
+    /// numbers: those of the parts come first.
+    ///
+    /// # Errors
+    /// A column of images that has no paths.
+    fn kept_types(
+        &self,
+        types: &[PassthroughType],
+        rows: &str,
+    ) -> anyhow::Result<Vec<PassthroughType>> {
+        let parts = self.names().len();
+        if let Some(((column, _), _)) = &self.image {
+            let own = types.get(parts - 1).copied().unwrap_or_default();
+            check_has_paths(column, own, rows)?;
+        }
+        Ok(types.iter().skip(parts).copied().collect())
     }
 
     /// The rows with their predictions.
@@ -329,6 +353,19 @@ impl PartColumns {
     }
 }
 
+/// Checks that the column of images of the file `rows` may have paths.
+///
+/// # Errors
+/// A column with the images themselves.
+fn check_has_paths(column: &str, own: PassthroughType, rows: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !own.is_nested(),
+        "column `{column}` of `{rows}` has bytes or objects, and `predict` reads the images of rows from files by their paths; \
+         write each image to a file in a folder (`--images`), and give a column with the paths there (`--image-column`)"
+    );
+    Ok(())
+}
+
 /// Folder of the images: the given one, else that of the file of rows.
 pub(crate) fn image_folder(options: &cli::Predict) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &options.images {
@@ -341,4 +378,26 @@ pub(crate) fn image_folder(options: &cli::Predict) -> anyhow::Result<PathBuf> {
     let above = Path::new(rows).parent();
     let above = above.filter(|above| !above.as_os_str().is_empty());
     Ok(above.unwrap_or(Path::new(".")).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::record::ColumnType;
+
+    use super::*;
+
+    #[test]
+    fn a_column_with_the_images_themselves_is_refused_with_what_to_do() {
+        let check = |declared| {
+            let own = PassthroughType::of(declared);
+            check_has_paths("photo", own, "new.parquet").map_err(|error| error.to_string())
+        };
+        assert_eq!(check(ColumnType::Utf8), Ok(()));
+        for declared in [ColumnType::Binary, ColumnType::Json] {
+            let error = check(declared).unwrap_err();
+            for part in ["column `photo` of `new.parquet`", "`--images`"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_preprocess::{RowFormat, RowsOut};
+use feedline_preprocess::{PassthroughType, RowFormat, RowsOut};
 use feedline_schemas::report::Warning;
 
 /// Target and format of the predictions.
@@ -31,6 +31,15 @@ impl Output {
             target,
             escapes_formulas,
         })
+    }
+
+    /// Types of passthrough columns in this format: those of the input if it has types, otherwise
+    /// none, which is text.
+    pub(crate) fn types_of(&self, input: &[PassthroughType]) -> Vec<PassthroughType> {
+        match self.target.format {
+            RowFormat::Parquet => input.to_vec(),
+            RowFormat::Csv | RowFormat::Ndjson => Vec::new(),
+        }
     }
 
     /// Name of the target, `-` for standard output.

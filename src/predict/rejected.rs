@@ -17,18 +17,18 @@ pub(crate) fn check_any_predicted(
     }
     let reasons = report.rejected_by_reason.iter();
     let commonest = reasons.max_by_key(|(name, rows)| (**rows, std::cmp::Reverse(*name)));
-    let commonest = commonest.map_or_else(String::new, |(name, rows)| {
-        format!(", {rows} of them as `{name}`")
-    });
-    let sample = report.reject_sample.iter();
-    let sample: String = sample
-        .map(|sample| format!("; the first one: {sample}"))
-        .collect();
+    let sample = report.reject_sample.as_deref().unwrap_or_default();
+    let all = match (report.rows, commonest) {
+        (1, _) => format!("its only row is rejected, {sample}"),
+        (rows, None) => format!("all {rows} are rejected"),
+        (rows, Some((name, most))) => {
+            format!("all {rows} are rejected, {most} of them as `{name}`; the first one: {sample}")
+        }
+    };
     anyhow::bail!(
-        "no row of `{}` has a prediction: all {} are rejected{commonest}{sample}; check that they are written as the training data is, \
-         whose `csv` and `contract` keys they are read with",
-        options.rows.as_deref().unwrap_or("-"),
-        report.rows
+        "no row of `{}` has a prediction: {all}; check that the file is written as the training data is, whose `csv` and \
+         `contract` keys it is read with",
+        options.rows.as_deref().unwrap_or("-")
     )
 }
 
@@ -65,6 +65,18 @@ mod tests {
         let error = error.to_string();
         assert!(
             error.contains("all 3 are rejected, 2 of them as `type_conflict`; the first one: `ragged_row`: line 2"),
+            "{error}"
+        );
+        let one = PredictReport {
+            rows: 1,
+            rejected: 1,
+            rejected_by_reason: [("ragged_row".to_owned(), 1)].into(),
+            ..report.clone()
+        };
+        let error = check_any_predicted(&one, &options(&[])).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("its only row is rejected, `ragged_row`: line 2; check"),
             "{error}"
         );
         // That option has an exit code of its own.

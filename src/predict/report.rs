@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use feedline_schemas::report::{PredictReport, PredictedJoin};
+use feedline_schemas::{
+    count::noun_of,
+    report::{PredictReport, PredictedJoin},
+};
 
 use crate::output::{Text, counted, line, used_run, write_rejects, write_warnings};
 
@@ -55,7 +58,8 @@ impl Text for PredictReport {
         write_joins(self, out)?;
         for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
             if !columns.is_empty() {
-                line(out, name, format!("columns `{}`", columns.join("`, `")))?;
+                let noun = noun_of(columns.len() as u64, "column");
+                line(out, name, format!("{noun} `{}`", columns.join("`, `")))?;
             }
         }
         for (name, cells, what) in [

@@ -238,6 +238,10 @@ pub(crate) fn answer(
     })?;
     report.warnings.extend(closed);
     let Some(rows) = ended else { return Ok(()) };
+    super::warn_of_misfits(report);
+    if let Some(found) = rows.repeated_times() {
+        super::warn(found, report);
+    }
     report.copies = rows.copies();
     report.rejected_before += rows.rejected_before();
     if report.copies > 0 {

@@ -15,7 +15,8 @@ use std::{
 
 use anyhow::Context as _;
 use feedline_preprocess::{
-    Column, EncodedText, Fault, NewTexts, RowSource, RowsIn, RowsOut, RowsReading, TextEncoder,
+    Column, EncodedText, Fault, NewTexts, PassthroughType, RowSource, RowsIn, RowsOut, RowsReading,
+    TextEncoder,
 };
 use feedline_readers::{file_format::named, text_rows::text_documents};
 use feedline_schemas::{
@@ -25,7 +26,10 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, TextScorer};
 
-use super::{LOOK, OWN, Output, WAITING, count, images, is_own, joined, usable};
+use super::{
+    LOOK, OWN, Output, WAITING, count, images, is_own, joined, note_misfits, typed_columns, usable,
+    warn_of_misfits,
+};
 use crate::stop::Stop;
 
 /// Columns of the scores.
@@ -139,6 +143,14 @@ impl TextSource {
             batch_rows: reading.batch_rows.max(1),
             read: 0,
         }))
+    }
+
+    /// Types of the passthrough columns; without any they are text.
+    fn kept_types(&self) -> Vec<PassthroughType> {
+        match self {
+            Self::Rows(rows) => rows.passthrough_types().to_vec(),
+            Self::Files(_) => Vec::new(),
+        }
     }
 
     /// Names of the passthrough columns.
@@ -366,7 +378,10 @@ impl PredictTexts {
         names.push(OWN[0].to_owned());
         names.extend(SCORES.map(str::to_owned));
         names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));
-        let kept = self.kept.len();
+        let kept = PassthroughColumns {
+            types: self.output.types_of(&self.source.kept_types()),
+            names: self.kept,
+        };
         let (batches, reader) = read(self.source, self.encoder);
         let stop = self.stop;
         let closed = self.output.write(&names, |out| {
@@ -375,16 +390,17 @@ impl PredictTexts {
                 documents: Documents::default(),
                 unknown: Vec::new(),
                 bad: BTreeMap::new(),
-                kept: vec![Vec::new(); kept],
+                kept: vec![Vec::new(); kept.names.len()],
             };
-            out.write(columns(none, &scorer, &mut report))?;
+            out.write(columns(none, &scorer, &kept, &mut report))?;
             write(&batches, out, &stop, |texts| {
-                columns(texts, &scorer, &mut report)
+                columns(texts, &scorer, &kept, &mut report)
             })?;
             report.ignored = joined(reader)?.ignored();
             Ok(())
         })?;
         report.warnings.extend(closed);
+        warn_of_misfits(&mut report);
         Ok(report)
     }
 }
@@ -406,8 +422,19 @@ fn write(
     }
 }
 
+/// Passthrough columns of the output.
+struct PassthroughColumns {
+    names: Vec<String>,
+    types: Vec<PassthroughType>,
+}
+
 /// Builds the output columns of some texts.
-fn columns(texts: EncodedTexts, scorer: &TextScorer, report: &mut PredictReport) -> Vec<Column> {
+fn columns(
+    texts: EncodedTexts,
+    scorer: &TextScorer,
+    passthrough: &PassthroughColumns,
+    report: &mut PredictReport,
+) -> Vec<Column> {
     let EncodedTexts {
         first,
         documents,
@@ -429,7 +456,7 @@ fn columns(texts: EncodedTexts, scorer: &TextScorer, report: &mut PredictReport)
     let perplexities = losses.iter().map(|loss| loss.map(f64::exp));
     let perplexities = perplexities.map(|found| found.filter(|found| found.is_finite()));
     let lengths = documents.lengths.iter().map(|length| u64::from(*length));
-    let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
+    let (mut columns, misfits) = typed_columns(kept, &passthrough.types);
     columns.push(Column::Counts((first..).take(rows).collect()));
     columns.extend([known(lengths.collect()), known(unknown)]);
     columns.push(Column::Long(losses.clone()));
@@ -440,6 +467,7 @@ fn columns(texts: EncodedTexts, scorer: &TextScorer, report: &mut PredictReport)
         errors[row] = Some(fault.reason.to_owned());
         details[row] = Some(fault.detail);
     }
+    note_misfits(misfits, &passthrough.names, &mut details, report);
     columns.extend([Column::Text(errors), Column::Text(details)]);
     columns
 }

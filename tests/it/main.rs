@@ -52,6 +52,7 @@ mod orphans;
 mod pages;
 mod predict;
 mod predict_joins;
+mod predict_passthrough;
 mod proxies;
 mod python;
 mod quickstart;

@@ -7,10 +7,12 @@ use std::{io::Write, sync::Arc};
 
 use arrow::{
     array::{
-        Array as _, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, StringArray,
-        UInt64Array,
+        Array as _, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int64Array,
+        RecordBatch, StringArray, UInt64Array,
     },
-    datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt64Type},
+    datatypes::{
+        DataType, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, UInt64Type,
+    },
 };
 use parquet::arrow::ArrowWriter;
 use serde_json::Value;
@@ -55,6 +57,10 @@ pub enum Column {
     Counts(Vec<u64>),
     /// Integers.
     Whole(Vec<Option<u64>>),
+    /// Integers with a sign.
+    Integers(Vec<Option<i64>>),
+    /// True or false.
+    Bools(Vec<Option<bool>>),
     /// 32-bit numbers.
     Short(Vec<Option<f32>>),
     /// 64-bit numbers.
@@ -68,6 +74,8 @@ impl From<Column> for ArrayRef {
         match column {
             Column::Counts(cells) => Arc::new(UInt64Array::from(cells)),
             Column::Whole(cells) => Arc::new(UInt64Array::from(cells)),
+            Column::Integers(cells) => Arc::new(Int64Array::from(cells)),
+            Column::Bools(cells) => Arc::new(BooleanArray::from(cells)),
             Column::Short(cells) => Arc::new(Float32Array::from(cells)),
             Column::Long(cells) => Arc::new(Float64Array::from(cells)),
             Column::Text(cells) => Arc::new(StringArray::from(cells)),
@@ -231,6 +239,8 @@ impl<W: Write + Send> RowsOut<W> {
 fn cell(column: &ArrayRef, row: usize) -> Option<String> {
     column.is_valid(row).then(|| match column.data_type() {
         DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).to_string(),
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
+        DataType::Boolean => column.as_boolean().value(row).to_string(),
         DataType::Float32 => format!("{:?}", column.as_primitive::<Float32Type>().value(row)),
         DataType::Float64 => format!("{:?}", column.as_primitive::<Float64Type>().value(row)),
         _ => column.as_string::<i32>().value(row).to_owned(),
@@ -346,6 +356,34 @@ mod tests {
         let rows: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
         let numbers = rows[0]["row"].as_primitive::<UInt64Type>();
         assert_eq!(numbers.values().to_vec(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn integers_and_booleans_are_no_strings() {
+        let names = ["id", "new"].map(str::to_owned);
+        let columns = || {
+            vec![
+                Column::Integers(vec![Some(-7), None]),
+                Column::Bools(vec![Some(true), None]),
+            ]
+        };
+        let mut out = Vec::new();
+        let mut rows = RowsOut::new(&mut out, RowFormat::Ndjson, &names).unwrap();
+        rows.write(columns()).unwrap();
+        rows.finish().unwrap();
+        let expected = "{\"id\":-7,\"new\":true}\n{\"id\":null,\"new\":null}\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        let mut rows = RowsOut::new(&mut out, RowFormat::Parquet, &names).unwrap();
+        rows.write(columns()).unwrap();
+        rows.finish().unwrap();
+        let bytes = bytes::Bytes::from(out);
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes, 100);
+        let batch = reader.unwrap().next().unwrap().unwrap();
+        let integers = batch["id"].as_primitive::<Int64Type>();
+        assert_eq!(integers.iter().collect::<Vec<_>>(), [Some(-7), None]);
+        let bools: Vec<Option<bool>> = batch["new"].as_boolean().iter().collect();
+        assert_eq!(bools, [Some(true), None]);
     }
 
     #[test]

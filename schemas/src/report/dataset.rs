@@ -102,7 +102,7 @@ pub struct DatasetReport {
     /// not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anew: Option<String>,
-    /// Decisions of the build that a person should know of.
+    /// Decisions of the build that a person should know of; of the earlier build where `up_to_date` is true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }

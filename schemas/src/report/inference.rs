@@ -121,6 +121,10 @@ pub struct PredictReport {
     /// `winsorize` step by more than the caps are apart. Numbers without any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
+    /// Cells of each passthrough column that are not of the type which the contract declares. They
+    /// are null in a Parquet file, with their text in `detail`. Columns without any are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub untyped_cells: BTreeMap<String, u64>,
     /// Joins that were repeated for the rows, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<PredictedJoin>,

@@ -115,6 +115,7 @@ fn image_columns(artefact: TransformArtefact) -> anyhow::Result<Answers> {
         names: Vec::new(),
         transform: Arc::new(Transform::new(artefact)?),
         kept: vec![images::PATH.to_owned()],
+        kept_types: Vec::new(),
         numbers: Vec::new(),
         predicted: Some(match is_class {
             true => Predicted::Classes {

@@ -55,6 +55,7 @@ impl PipelineWork<'_> {
         let predict = PredictParts {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
             reading,
+            expected: self.expected_inputs(chosen.transform()).await,
             transform: feedline_preprocess::Transform::new(chosen.transform().clone())?,
             encoder,
             images,

@@ -147,12 +147,14 @@ impl SeriesPrediction {
             None => None,
         };
         report.ordered_by = rows.order().to_vec();
+        let kept_types = output.types_of(&rows.passthrough_types());
         let (texts, numbers) = series::further_names(&rows);
         let answers = Answers {
             predictor,
             names: series::window_names(&transform, &rows),
             transform,
             kept: rows.kept().into_iter().chain(texts).collect(),
+            kept_types,
             numbers,
             predicted: None,
             flags: false,

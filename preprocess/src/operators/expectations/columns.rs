@@ -113,9 +113,10 @@ async fn faults(rules: Arc<Rows>, mut rows: SendableRecordBatchStream) -> Result
 }
 
 /// Faults by the place of their rule and the key that is violated.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Faults(BTreeMap<(usize, &'static str), Fault>);
 
+#[derive(Clone, Debug)]
 struct Fault {
     rows: u64,
     /// Origin of the first of them in landing order, and its cell.
@@ -124,12 +125,22 @@ struct Fault {
 }
 
 impl Faults {
-    /// Counts those of a batch, column by column.
+    /// Counts those of a batch.
     pub(super) fn count(&mut self, rules: &Rows, origins: &[u64], cells: &[ArrayRef]) {
+        self.count_rows(rules, origins.iter().copied().enumerate(), cells);
+    }
+
+    /// Counts those of `rows` of a batch, each with its origin, column by column.
+    pub(super) fn count_rows(
+        &mut self,
+        rules: &Rows,
+        rows: impl Iterator<Item = (usize, u64)> + Clone,
+        cells: &[ArrayRef],
+    ) {
         for (place, (rule, cells)) in rules.0.iter().zip(cells).enumerate() {
-            for (row, origin) in origins.iter().enumerate() {
+            for (row, origin) in rows.clone() {
                 if let Some(key) = rule.fault(cells, row) {
-                    self.add((place, key), 1, *origin, || shown(cells, row));
+                    self.add((place, key), 1, origin, || shown(cells, row));
                 }
             }
         }

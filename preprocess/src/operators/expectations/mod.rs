@@ -6,6 +6,7 @@
 
 mod columns;
 mod infer;
+mod new_rows;
 mod read;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -19,7 +20,7 @@ use feedline_schemas::{config::OnViolation, expect::ExpectedColumn, ids::Hash128
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::columns::{Violation, violations};
-pub use self::infer::infer_expectations;
+pub use self::{infer::infer_expectations, new_rows::ExpectedInputs};
 use crate::{engine::scalar_function::RowFunction, schema::reject_reason::Reason};
 
 /// Reasons of rows that are not as expected begin so; the rest is the key of the expectation.
@@ -51,7 +52,7 @@ impl Expect {
 }
 
 /// Reason to reject a row, from its earlier reason, if any, and its cells.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Rows(Vec<Rule>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -20,33 +20,44 @@ impl Expect {
         spec: &DatasetSpec,
         context: &Context,
     ) -> Result<Self, Error> {
-        let (folder, name) = split(&config.file);
-        let store = Store::open(folder, &context.store_options)?;
-        let url = store.url_of(name);
-        let Some(bytes) = store.get_opt(name).await? else {
-            let advice = "build once without `[dataset.expect]` and with `dataset.profile = true`, then write it with `feedline shards expect`; \
-                          or correct the path";
-            return Err(Error::config(
-                KEY,
-                format!("`{url}` does not exist; {advice}"),
-            ));
-        };
-        let wrong = |reason: String| {
-            let advice = "correct the file, or rewrite it with `feedline shards expect`";
-            Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
-        };
-        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
-        let found = Expectations::parse(text).map_err(wrong)?;
-        for column in &found.column {
-            check(column, spec).map_err(wrong)?;
+        let found = read_file(config, context).await?;
+        for column in &found.columns {
+            check(column, spec).map_err(|reason| unusable(&found.url, &reason))?;
         }
-        Ok(Self {
-            columns: found.column,
-            on_violation: config.on_violation,
-            url,
-            hash: Hash128::of(&bytes),
-        })
+        Ok(found)
     }
+}
+
+/// Reads the file that `config` names, whatever columns a dataset has.
+///
+/// # Errors
+/// [`Error::Config`] for a file that is absent or no file of expectations; failures of the store.
+pub(super) async fn read_file(config: &ExpectConfig, context: &Context) -> Result<Expect, Error> {
+    let (folder, name) = split(&config.file);
+    let store = Store::open(folder, &context.store_options)?;
+    let url = store.url_of(name);
+    let Some(bytes) = store.get_opt(name).await? else {
+        let advice = "build once without `[dataset.expect]` and with `dataset.profile = true`, then write it with `feedline shards expect`; \
+                      or correct the path";
+        return Err(Error::config(
+            KEY,
+            format!("`{url}` does not exist; {advice}"),
+        ));
+    };
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|error| unusable(&url, &error.to_string()))?;
+    let found = Expectations::parse(text).map_err(|reason| unusable(&url, &reason))?;
+    Ok(Expect {
+        columns: found.column,
+        on_violation: config.on_violation,
+        url,
+        hash: Hash128::of(&bytes),
+    })
+}
+
+fn unusable(url: &str, reason: &str) -> Error {
+    let advice = "correct the file, or rewrite it with `feedline shards expect`";
+    Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
 }
 
 /// Folder and name of a location.

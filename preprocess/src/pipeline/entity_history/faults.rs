@@ -1,5 +1,7 @@
 //! Reasons for a row without a prediction.
 
+use feedline_schemas::count::counted;
+
 use crate::{
     Fault,
     operators::time_series::{self, Sequence},
@@ -52,8 +54,8 @@ pub(super) fn incomplete(sequence: Sequence) -> Fault {
     Fault {
         reason: reason::INCOMPLETE_WINDOW,
         detail: format!(
-            "fewer than {} usable rows of its entity follow one another up to it",
-            sequence.length
+            "fewer than {} of its entity follow one another up to it",
+            counted(sequence.length.into(), "usable row")
         ),
     }
 }

@@ -196,11 +196,11 @@ impl Build<'_> {
         });
         let mut kept: Vec<KeptColumn> = Vec::new();
         for name in keep.iter().chain(own) {
-            let found = find("--keep", name, &all)?;
+            let found = find("--passthrough", name, &all)?;
             if kept.iter().all(|column| column.name != *name) {
                 kept.push(KeptColumn {
                     name: name.clone(),
-                    r#type: found.r#type,
+                    r#type: type_of_both(found, new),
                 });
             }
         }
@@ -233,6 +233,18 @@ impl Build<'_> {
             spec.expect = Some(Expect::read(expect, &spec, self.context).await?);
         }
         Ok(spec)
+    }
+}
+
+/// Type of a landed column that also holds the values of the `new` rows: text if their type differs,
+/// so that no value changes.
+fn type_of_both(landed: &MergedColumn, new: &[MergedColumn]) -> ColumnType {
+    let own = new.iter().find(|column| column.name == landed.name);
+    match own.map(|own| own.r#type) {
+        None | Some(ColumnType::Null) => landed.r#type,
+        Some(own) if own == landed.r#type => own,
+        Some(own) if landed.r#type == ColumnType::Null => own,
+        Some(_) => ColumnType::Utf8,
     }
 }
 
@@ -312,5 +324,29 @@ fn in_words(column: ColumnType) -> &'static str {
         | ColumnType::ListInt64
         | ColumnType::ListFloat64
         | ColumnType::ListUtf8 => "lists",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passthrough_column_holds_the_values_of_landed_and_of_new_rows() {
+        let column = |r#type| MergedColumn {
+            name: "id".to_owned(),
+            r#type,
+        };
+        let (null, int) = (ColumnType::Null, ColumnType::Int64);
+        for (landed, new, expected) in [
+            (int, None, int),
+            (int, Some(int), int),
+            (int, Some(null), int),
+            (null, Some(int), int),
+            (int, Some(ColumnType::Float64), ColumnType::Utf8),
+        ] {
+            let new: Vec<MergedColumn> = new.map(column).into_iter().collect();
+            assert_eq!(type_of_both(&column(landed), &new), expected, "{landed:?}");
+        }
     }
 }

@@ -11,13 +11,14 @@ use arrow::{
     datatypes::{DataType, Float64Type, Int64Type, UInt64Type},
 };
 use datafusion::execution::SendableRecordBatchStream;
-use feedline_schemas::{config::Task, ids::Origin, manifest::KeptColumn};
+use feedline_schemas::{config::Task, ids::Origin, manifest::KeptColumn, report::Warning};
 use futures::TryStreamExt;
 
 use super::{
     SeriesBatch,
     asked_rows::AskedRows,
     faults::{incomplete, is_rejected, no_place, rejected},
+    local_new_times::LocalNewTimes,
     pace::Pace,
 };
 use crate::{
@@ -27,6 +28,7 @@ use crate::{
         passthrough_columns,
         time_series::{self, KnownTargets, NaiveLags, Sequence, Windows},
     },
+    predict::passthrough_type::PassthroughType,
     schema::{
         dataset_spec::DatasetSpec,
         system_columns::{self, column},
@@ -64,6 +66,7 @@ pub struct SeriesRows {
     /// New rows that have landed, and that have come by.
     new_rows: (u64, u64),
     rejected_before: u64,
+    local_times: Option<LocalNewTimes>,
     _scratch: Scratch,
 }
 
@@ -130,6 +133,7 @@ impl SeriesRows {
         let lags = NaiveLags::new(sequence);
         Self {
             rows: opened.rows,
+            local_times: LocalNewTimes::of(spec, &opened.columns),
             windows: sequence.map(|sequence| {
                 let windows = Windows::new(sequence.of_ends(), transform.features());
                 (windows, sequence)
@@ -167,6 +171,22 @@ impl SeriesRows {
             .iter()
             .map(|column| column.name.clone())
             .collect()
+    }
+
+    /// Types of the passthrough columns, in their order.
+    #[must_use]
+    pub fn passthrough_types(&self) -> Vec<PassthroughType> {
+        let columns = self.columns.iter();
+        columns
+            .map(|column| PassthroughType::of(column.r#type))
+            .collect()
+    }
+
+    /// Warning of new rows with a local time that clocks show twice; final after the last batch.
+    #[must_use]
+    pub fn repeated_times(&self) -> Option<Warning> {
+        let times = self.local_times.as_ref();
+        times.and_then(LocalNewTimes::warning)
     }
 
     /// Columns that the rows are ordered by: those of the entity, then the time.
@@ -286,6 +306,9 @@ impl SeriesRows {
         given.kept = rows.kept.iter().map(|cells| text_of(cells, row)).collect();
         match self.asked {
             AskedRows::Source(_) => {
+                if let Some(times) = &mut self.local_times {
+                    times.note(self.new_rows.1, &given.kept);
+                }
                 self.new_rows.1 += 1;
                 self.give(given);
             }

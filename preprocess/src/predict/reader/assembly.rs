@@ -21,7 +21,10 @@ use super::{
 };
 use crate::{
     Error,
-    operators::{coerce::Missing, missing_filter::MissingFilter},
+    operators::{
+        coerce::Missing,
+        missing_filter::{MissingFilter, describe_missing},
+    },
     schema::{
         landed_columns::{listed, nearest},
         reject_reason,
@@ -149,12 +152,14 @@ impl Assembly {
             return Ok(());
         };
         let nearest = nearest(first, names.names().iter().map(String::as_str));
+        let lacks = match wanted.len() {
+            1 => "the column that is".to_owned(),
+            all => format!("{} of the {all} columns that are", lacking.len()),
+        };
         Err(Error::input(
             format!("`{file}`"),
             format!(
-                "it lacks {} of the {} columns that are asked for: {}{nearest}",
-                lacking.len(),
-                wanted.len(),
+                "it lacks {lacks} asked for: {}{nearest}",
                 listed(&lacking, "`")
             ),
             match self.added.is_empty() {
@@ -222,7 +227,7 @@ impl Assembly {
         // Rows that are joined may lack fewer inputs then.
         let is_complete = self.lookups.is_none();
         if is_complete && fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
-            let detail = format!("{lacking} of {all} features are missing");
+            let detail = describe_missing(lacking, all, "feature");
             fault = Some(Fault::new(reject_reason::TOO_MANY_MISSING, detail));
         }
         for (i, (kept, format)) in self.kept.iter_mut().zip(&self.keep_formats).enumerate() {

@@ -14,7 +14,7 @@ use feedline_schemas::report::PredictedJoin;
 use super::{fault::Fault, new_rows::NewRows, reading::RowsReading};
 use crate::{
     Error,
-    operators::missing_filter::MissingFilter,
+    operators::missing_filter::{MissingFilter, describe_missing},
     predict::joins::{JoinLookup, LookedUp, RowJoins},
     schema::reject_reason,
 };
@@ -225,7 +225,7 @@ impl JoinedBatches {
             let columns = batch.inputs.columns().iter();
             let lacking = columns.filter(|column| column.is_null(row)).count();
             if sparse.is_too_many(lacking, all) {
-                let detail = format!("{lacking} of {all} features are missing");
+                let detail = describe_missing(lacking, all, "feature");
                 reject(batch, row, reject_reason::TOO_MANY_MISSING, detail);
             }
         }

@@ -3,7 +3,7 @@
 //! A cell is read as its column landed, so that a key has the string that the build compares, and a
 //! cell that could not land rejects its row.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray},
@@ -11,6 +11,7 @@ use arrow::{
 };
 use feedline_schemas::{
     record::ColumnType,
+    report::Warning,
     transform::{InputColumn, InputKind, TransformArtefact},
 };
 
@@ -30,7 +31,8 @@ use crate::{
         join::new_rows::{LookupColumns, LookupTime, key_column, time_column},
         time_series::Instant,
     },
-    predict::joins::RowJoins,
+    predict::{joins::RowJoins, repeated_times::RepeatedTimes},
+    warnings::RepeatedHour,
 };
 
 /// Keys and times of some rows.
@@ -54,6 +56,10 @@ pub(super) struct LookupCells {
     next_is_joined: bool,
     /// True if any row has had a joined column or a key.
     pub(super) met: bool,
+    /// Rows before the next batch.
+    before: u64,
+    /// Local times that clocks show twice, by the place of the join.
+    repeated: BTreeMap<usize, RepeatedTimes>,
 }
 
 /// A column that joins look rows up by, as strings.
@@ -100,7 +106,18 @@ impl LookupCells {
             is_joined: Vec::new(),
             next_is_joined: false,
             met: false,
+            before: 0,
+            repeated: BTreeMap::new(),
         }
+    }
+
+    /// Warnings of local times that clocks show twice, of the rows that were taken.
+    pub(super) fn repeated_times(&self) -> Vec<Warning> {
+        let found = self.repeated.iter().filter_map(|(join, found)| {
+            let time = self.joins.get(*join)?.time.as_ref()?;
+            found.warning(RepeatedHour::Rows, &time.column, time.instant.zone())
+        });
+        found.collect()
     }
 
     /// Notes the wanted columns that the next row has, which are those that `is_found` returns true
@@ -135,7 +152,7 @@ impl LookupCells {
             columns.position(|column| column.input.name == name)
         };
         let mut cells: Vec<(String, ArrayRef)> = Vec::new();
-        for join in &self.joins {
+        for (place, join) in self.joins.iter().enumerate() {
             if let Some(column) = join.key.as_deref().and_then(find) {
                 cells.push((key_column(join.index), Arc::clone(&texts[column])));
             }
@@ -144,8 +161,14 @@ impl LookupCells {
             {
                 let clock = time.clock.as_deref().and_then(find);
                 let clock = clock.map(|clock| &texts[clock]);
-                let times = read_times(time, self.columns[column].landed, &texts[column], clock)?;
+                let landed = self.columns[column].landed;
+                let times = read_times(time, landed, &texts[column], clock)?;
                 cells.push((time_column(join.index), times));
+                for row in repeated_rows(time, landed, &texts[column], clock)? {
+                    let text = texts[column].as_string::<i32>().value(row);
+                    let found = self.repeated.entry(place).or_default();
+                    found.note(self.before + row as u64, text);
+                }
             }
         }
         let fields = cells.iter();
@@ -154,6 +177,7 @@ impl LookupCells {
         let cells = cells.into_iter().map(|(_, cells)| cells).collect();
         // There may be no column where joins are not possible.
         let options = RecordBatchOptions::new().with_row_count(Some(self.is_joined.len()));
+        self.before += self.is_joined.len() as u64;
         Ok(LookupRows {
             cells: RecordBatch::try_new_with_options(schema, cells, &options)?,
             is_joined: std::mem::take(&mut self.is_joined),
@@ -203,6 +227,38 @@ fn read_times(
     Ok(Arc::new(micros.with_timezone("UTC")))
 }
 
+/// Rows whose time is a local one in the hour that clocks repeat, if the configuration does not say
+/// how such times are read.
+fn repeated_rows(
+    time: &LookupTime,
+    landed: Option<ColumnType>,
+    texts: &ArrayRef,
+    clock: Option<&ArrayRef>,
+) -> Result<Vec<usize>, Error> {
+    let is_text = matches!(landed, None | Some(ColumnType::Null | ColumnType::Utf8));
+    let local = time.instant.local_times(std::iter::once(&time.column));
+    let Some(local) = local.filter(|_| is_text) else {
+        return Ok(Vec::new());
+    };
+    let columns: Vec<ArrayRef> = std::iter::once(texts)
+        .chain(clock)
+        .map(Arc::clone)
+        .collect();
+    let read = |is_later| {
+        let instant = local.instant.repeated(is_later);
+        instant.call(&columns, texts.len())
+    };
+    let (earlier, later) = (read(false)?, read(true)?);
+    let (earlier, later) = (
+        earlier.as_primitive::<Int64Type>(),
+        later.as_primitive::<Int64Type>(),
+    );
+    let is_repeated = |row: &usize| {
+        earlier.is_valid(*row) && later.is_valid(*row) && earlier.value(*row) != later.value(*row)
+    };
+    Ok((0..texts.len()).filter(is_repeated).collect())
+}
+
 /// Timestamp of a number in a column of integers; a fraction has made the column one of floats.
 fn of_number(instant: &Instant, text: &str) -> Option<i64> {
     match text.parse() {
@@ -247,6 +303,31 @@ mod tests {
         let expected: Vec<Option<i64>> = expected.as_primitive::<Int64Type>().iter().collect();
         assert_eq!(found, expected, "{unit} {landed:?}");
         assert!(found[0].is_some() && found[2].is_none());
+    }
+
+    #[test]
+    fn rows_with_a_local_time_that_clocks_show_twice_are_found() {
+        let time = |zone: &str| LookupTime {
+            column: "at".into(),
+            clock: None,
+            instant: serde_json::from_str(&format!(
+                "{{\"format\":null,\"unit\":null,\"zone\":\"{zone}\",\"is_later\":false}}"
+            ))
+            .unwrap(),
+        };
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("2024-10-27 01:30:00"),
+            Some("2024-10-27 02:30:00"),
+            Some("2024-10-27 02:30:00+01:00"),
+            None,
+            Some("soon"),
+        ]));
+        let find = |zone: &str, landed| repeated_rows(&time(zone), landed, &texts, None).unwrap();
+        assert_eq!(find("Europe/Rome", Some(ColumnType::Utf8)), [1]);
+        assert_eq!(find("Europe/Rome", None), [1]);
+        assert_eq!(find("UTC", None), [0; 0]);
+        // Such a column holds instants.
+        assert_eq!(find("Europe/Rome", Some(ColumnType::Timestamp)), [0; 0]);
     }
 
     #[test]

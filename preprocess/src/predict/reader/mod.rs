@@ -38,6 +38,7 @@ use feedline_readers::{
 };
 use feedline_schemas::{
     config::{CsvConfig, FileFormat, JsonConfig, TextConfig},
+    csv_cell::CellFormat,
     format::TRANSFORM,
     ids::Hash128,
     report::Warning,
@@ -60,13 +61,15 @@ pub use self::{
     pipe_reader::PauseRule,
     reading::{RowSource, RowsReading},
 };
-use crate::Error;
+use crate::{Error, ExpectedInputs, predict::passthrough_type::PassthroughType};
 
 /// Reads new rows.
 pub struct RowsIn {
     name: String,
     rows: NewRowReader,
     joins: RowsJoining,
+    passthrough: Vec<PassthroughType>,
+    expected: Option<ExpectedInputs>,
 }
 
 /// Way in which rows get the columns of joins.
@@ -195,12 +198,8 @@ impl RowsIn {
         let joins = choose_joining(reading, columns.as_deref(), &assembly, &name)?;
         let wanted = assembly.lock().wanted();
         let records = Records::new(rows, &wanted, reading).map_err(refused)?;
-        if let Some(names) = records.columns() {
-            if names.names().is_empty() {
-                return Err(refused("it has no columns: is it empty?".to_owned()));
-            }
-            assembly.lock().check(names, &name)?;
-        }
+        check_columns(&records, &assembly, &name)?;
+        let passthrough = passthrough_types(&records, artefact.inputs.len(), reading, layout.kind);
         let batcher = RowBatcher {
             records,
             assembly,
@@ -216,7 +215,22 @@ impl RowsIn {
                 Some(channel) => NewRowReader::Piped(Box::new(PipedRows::spawn(batcher, channel))),
             },
             joins,
+            passthrough,
+            expected: None,
         })
+    }
+
+    /// Counts the violations of `expected` in all rows, for [`found`](Self::found).
+    #[must_use]
+    pub fn expecting(self, expected: Option<ExpectedInputs>) -> Self {
+        Self { expected, ..self }
+    }
+
+    /// Types of the passthrough columns, in their order: those that the file declares, otherwise
+    /// those that all contracts declare, otherwise text.
+    #[must_use]
+    pub fn passthrough_types(&self) -> &[PassthroughType] {
+        &self.passthrough
     }
 
     /// The next rows, at least one; `None` at the end. Blocks.
@@ -226,6 +240,15 @@ impl RowsIn {
     /// of the columns. With [`RowsReading::joins`] also faults of the joined sources, and failures of
     /// the store and the engine.
     pub fn next_rows(&mut self) -> Result<Option<NewRows>, Error> {
+        let batch = self.next_batch()?;
+        if let (Some(expected), Some(batch)) = (&mut self.expected, &batch) {
+            let is_bad = |row: usize| batch.bad.contains_key(&row);
+            expected.count(batch.first, &batch.inputs, is_bad);
+        }
+        Ok(batch)
+    }
+
+    fn next_batch(&mut self) -> Result<Option<NewRows>, Error> {
         let rows = &mut self.rows;
         let mut next = || match rows {
             NewRowReader::Direct(rows) => rows.next_rows(),
@@ -275,6 +298,19 @@ impl RowsIn {
         }
     }
 
+    /// Observations about the rows so far: local times that name two instants, which with
+    /// [`RowsReading::pause`] are known at the end, and cells that are not as expected.
+    #[must_use]
+    pub fn found(&self) -> Vec<Warning> {
+        let mut found = match &self.rows {
+            NewRowReader::Direct(rows) => rows.repeated_times(),
+            NewRowReader::Piped(rows) => rows.repeated_times(),
+        };
+        let expected = self.expected.iter();
+        found.extend(expected.flat_map(ExpectedInputs::warnings));
+        found
+    }
+
     /// Input columns that no row has had so far; with [`RowsReading::pause`] they are known at the
     /// end.
     #[must_use]
@@ -288,6 +324,40 @@ impl RowsIn {
         }
         absent
     }
+}
+
+/// Checks that the file `name` has columns, and all wanted ones, if its format lists them.
+///
+/// # Errors
+/// [`Error::Input`] for a file without one of them.
+fn check_columns(records: &Records, assembly: &SharedAssembly, name: &str) -> Result<(), Error> {
+    let Some(names) = records.columns() else {
+        return Ok(());
+    };
+    if names.names().is_empty() {
+        let reason = "it has no columns: is it empty?".to_owned();
+        return Err(unreadable(name, reason));
+    }
+    assembly.lock().check(names, name)
+}
+
+/// Types of the passthrough columns of a file of this kind, which are wanted after `inputs` columns.
+fn passthrough_types(
+    records: &Records,
+    inputs: usize,
+    reading: &RowsReading,
+    kind: Kind,
+) -> Vec<PassthroughType> {
+    let is_csv = matches!(kind, Kind::Csv { .. });
+    let format = is_csv.then(|| CellFormat::new(&reading.csv));
+    let columns = reading.keep.iter().enumerate();
+    let types = columns.map(
+        |(place, name)| match records.declared_type(inputs + place) {
+            Some(declared) => PassthroughType::of(declared),
+            None => PassthroughType::by_contracts(&reading.contracts, name, format),
+        },
+    );
+    types.collect()
 }
 
 /// Chooses what is joined to the rows of the file `name`, which is a table if it has `columns`.

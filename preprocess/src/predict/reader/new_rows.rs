@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::{Array as _, AsArray as _, RecordBatch};
 
 use super::{fault::Fault, lookup_cells::LookupRows};
-use crate::{Error, Transform};
+use crate::{Error, Transform, operators::missing_filter::describe_missing};
 
 /// Some new rows, in their order.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl UnusualCells {
             .into_iter()
             .map(|lacking| match lacking {
                 0 => Vec::new(),
-                lacking => vec![format!("{lacking} of {inputs} inputs are missing")],
+                lacking => vec![describe_missing(lacking, inputs, "input")],
             })
             .collect();
         for (columns, what) in [

@@ -108,6 +108,12 @@ impl PipedRows {
         self.notices.all()
     }
 
+    /// Warnings of local times that clocks show twice; none before the end of the rows.
+    pub(super) fn repeated_times(&self) -> Vec<Warning> {
+        let ended = self.ended.as_ref().map(RowBatcher::repeated_times);
+        ended.unwrap_or_default()
+    }
+
     /// Input columns that no row has had; none before the end of the rows.
     pub(super) fn absent(&self) -> Vec<String> {
         let ended = self.ended.as_ref().map(RowBatcher::absent);

@@ -18,7 +18,7 @@ use feedline_readers::{
 };
 use feedline_schemas::{
     config::{ContractConfig, DuplicateKeys},
-    record::{join_path, split_path},
+    record::{ColumnType, join_path, split_path},
 };
 
 use super::{
@@ -273,6 +273,17 @@ impl Records {
             WantedColumns::Table { names, .. } => Some(names),
             WantedColumns::Keys(_) => None,
         }
+    }
+
+    /// Type that the file declares for the wanted column at this place; `None` for a format without
+    /// types, and for a column that the file lacks.
+    pub(super) fn declared_type(&self, wanted: usize) -> Option<ColumnType> {
+        let WantedColumns::Table { names, cells } = &self.columns else {
+            return None;
+        };
+        let place = (*names.places().get(wanted)?)?;
+        let cell = cells.get(wanted)?;
+        self.rows.declared_type(place, &cell.below)
     }
 
     /// Adds a row, good or bad, and returns the batch; `None` at the end. `rows` are free while it

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use feedline_readers::notices::Notices;
 use feedline_schemas::report::Warning;
 
-use super::{assembly::Assembly, new_rows::NewRows, records::Records, unreadable};
+use super::{
+    assembly::Assembly, lookup_cells::LookupCells, new_rows::NewRows, records::Records, unreadable,
+};
 use crate::Error;
 
 /// A batch of this many bytes ends, however few its rows are.
@@ -67,6 +69,13 @@ impl RowBatcher {
 
     pub(super) fn warnings(&self) -> Vec<Warning> {
         self.notices.all()
+    }
+
+    /// Warnings of local times that clocks show twice, of the rows so far.
+    pub(super) fn repeated_times(&self) -> Vec<Warning> {
+        let assembly = self.assembly.lock();
+        let lookups = assembly.lookups.as_ref();
+        lookups.map_or_else(Vec::new, LookupCells::repeated_times)
     }
 
     pub(super) fn absent(&self) -> Vec<String> {

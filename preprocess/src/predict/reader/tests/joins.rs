@@ -431,7 +431,7 @@ fn a_key_that_appears_twice_in_the_joined_source_is_an_error() {
         .unwrap_err();
     let error = error.to_string();
     assert!(
-        error.starts_with("`dataset.join.0.right`: 1 keys appear more than once in column `name` of source `shops`"),
+        error.starts_with("`dataset.join.0.right`: 1 key appears more than once in column `name` of source `shops`"),
         "{error}"
     );
 }
