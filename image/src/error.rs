@@ -14,7 +14,11 @@ pub enum ImageError {
     Empty,
     /// The file exceeds a limit, by its header.
     #[error(
-        "the image has `{found}` {} and the limit is `{limit}`; make it smaller, or raise `image.limits.{}`", .bound.what(), .bound.key()
+        "the image has `{found}` {} and the limit is `{limit}`; make it smaller, or raise `images.limits.{}` of the loader, of a \
+         dataset that feedline builds `dataset.image.{}`",
+        .bound.what(),
+        .bound.key(),
+        .bound.dataset_key()
     )]
     TooLarge {
         /// The limit.

@@ -87,6 +87,17 @@ impl Bound {
         }
     }
 
+    /// Key of `[dataset.image]` for the images that a dataset is built from.
+    #[must_use]
+    pub const fn dataset_key(self) -> &'static str {
+        match self {
+            Self::EncodedBytes => "max_bytes",
+            Self::Side => "max_side",
+            Self::Pixels => "max_pixels",
+            Self::DecoderBytes => "max_decoder_bytes",
+        }
+    }
+
     /// Name of the counted quantity.
     #[must_use]
     pub const fn what(self) -> &'static str {

@@ -45,11 +45,13 @@ mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod image;
+mod image_limits;
 mod index;
 mod input;
 mod loader;
 mod loader_plan;
 mod metrics;
+mod mixed_datasets;
 mod open;
 mod order;
 mod quarantine;

@@ -93,11 +93,12 @@ impl Loader {
         Self::open_mixture(std::slice::from_ref(dataset), config, clock).await
     }
 
-    /// Opens several datasets, whose samples are mixed as [`LoaderConfig::mixture`] says. They hold the same kind of
-    /// record.
+    /// Opens several datasets, whose samples are mixed as [`LoaderConfig::mixture`] says. Their rows mean the same: the kind of
+    /// record and target, the names of features, classes and targets, and the tokenizer, as far as their files give them. Of
+    /// datasets of shards this reads the transforms; other fitted numbers are one of the [`Loader::warnings`].
     ///
     /// # Errors
-    /// As [`Loader::open`]; [`Error::Config`] for datasets or weights that cannot be mixed.
+    /// As [`Loader::open`]; [`Error::Config`] for datasets or weights that cannot be mixed, with the first difference.
     pub async fn open_mixture(
         datasets: &[Store],
         config: &LoaderConfig,
@@ -444,8 +445,8 @@ impl Loader {
         self.engine.metrics()
     }
 
-    /// Decisions about datasets in other formats than ours that their user should know of, as sentences, such as files
-    /// that belong to no split. Each is logged when it comes up.
+    /// Decisions about datasets that their user should know of, as sentences, such as files of another format than ours that
+    /// belong to no split, or fitted numbers that differ in a mixture. Each is logged when it comes up.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let inputs = self.inputs.iter();

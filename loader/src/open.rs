@@ -18,9 +18,11 @@ use crate::{
     class_balance::class_counts,
     engine::LoaderEngine,
     fetch::{Extents, StoreExtents},
+    image_limits,
     index::index,
     input::{DocumentLengths, OpenedSplit, RowContent},
     metrics::Meters,
+    mixed_datasets,
     order::{
         Blocks, OrderSpec, Orders, RankShare, Units,
         balance::Balance,
@@ -64,7 +66,8 @@ impl OpenedLoader {
             sources.push(source);
         }
         let inputs: Vec<_> = sources.iter().map(|s| Arc::clone(&s.input)).collect();
-        let (kind, target) = common_kind(&inputs, config)?;
+        let (kind, target) = common_kind(datasets, &inputs, config)?;
+        mixed_datasets::check(datasets, &inputs).await?;
         let (orders, identity) = order(&inputs, &units, config)?;
         let phase = identity.mixture.as_ref().map(|(_, phase)| phase);
         let first_epoch = orders.epoch(0, phase).map_err(no_batch)?;
@@ -77,10 +80,11 @@ impl OpenedLoader {
             config.max_bad_fraction,
             Arc::clone(&meters),
         ));
+        let images = image_limits::settings(datasets, &inputs, config).await?;
         let filler = Filler {
             kind,
             target,
-            images: config.images.clone(),
+            images,
             tokens: config
                 .tokens
                 .filter(|_| matches!(kind, BatchKind::Tokens { .. })),
@@ -132,7 +136,7 @@ async fn open_source(
         Arc::clone(meters),
     ));
     let mut cache = None;
-    if let Some(settings) = config.cache.as_ref().filter(|_| is_far(dataset)) {
+    if let Some(settings) = config.cache.as_ref().filter(|_| is_far(dataset, &input)) {
         let opened = CachedExtents::open(
             settings,
             (dataset.url(), input.fingerprint()),
@@ -160,16 +164,15 @@ async fn open_source(
     })
 }
 
-/// Returns true if a dataset is not on a disk of this machine, so that a cache may serve it faster.
-fn is_far(dataset: &Store) -> bool {
+/// Returns true if a dataset is not on a disk of this machine, so that a cache may serve it faster; warns if it is.
+fn is_far(dataset: &Store, input: &OpenedSplit) -> bool {
     let is_near = dataset
         .local_path()
         .is_some_and(|path| cache::is_on_local_disk(&path));
     if is_near {
-        let url = dataset.url();
-        tracing::info!(
-            url,
-            "the dataset is on a local disk and read from there, without the cache"
+        input.warn(
+            "it is on a local disk and is read from there, so the settings of the cache (`cache_dir`, `cache_bytes`) have no \
+             effect; remove them",
         );
     }
     !is_near
@@ -312,55 +315,23 @@ fn skipped(inputs: &[Arc<OpenedSplit>]) -> Option<SkippedShards> {
 
 /// Kind of batches of these inputs, and of their targets.
 fn common_kind(
+    datasets: &[Store],
     inputs: &[Arc<OpenedSplit>],
     config: &LoaderConfig,
 ) -> Result<(BatchKind, TargetKind), Error> {
-    let [first, others @ ..] = inputs else {
+    let mut kinds = datasets.iter().zip(inputs);
+    let Some((first, input)) = kinds.next() else {
         return Err(Error::Config {
             key: "mixture",
             reason: "there are no datasets".into(),
         });
     };
-    let found = kind(first.record(), config)?;
-    for other in others {
-        let other = kind(other.record(), config)?;
-        if other != found {
-            return Err(Error::Config {
-                key: "mixture",
-                reason: format!("its datasets hold different records: `{found:?}` and `{other:?}`"),
-            });
-        }
-    }
-    let mut others = inputs[1..].iter().map(|input| input.class_names());
-    if let Some(other) = others.find(|classes| *classes != first.class_names()) {
-        return Err(Error::Config {
-            key: "mixture",
-            reason: format!(
-                "one id is not the same class in all of its datasets: the first has {}, another {}; build them with the same \
-                 `dataset.classes`",
-                listed(first.class_names()),
-                listed(other)
-            ),
-        });
+    let found = kind(input.record(), config)?;
+    for (dataset, input) in kinds {
+        let other = kind(input.record(), config)?;
+        mixed_datasets::compare_kinds((first, found), (dataset, other))?;
     }
     Ok(found)
-}
-
-/// Some classes as text, in the order of their ids.
-fn listed(classes: Option<Vec<&str>>) -> String {
-    const MOST: usize = 10;
-    let Some(classes) = classes else {
-        return "classes without names".to_owned();
-    };
-    let named: Vec<String> = classes
-        .iter()
-        .take(MOST)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    match classes.len().saturating_sub(MOST) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
 }
 
 /// Kind of batches of such records, and of their targets.

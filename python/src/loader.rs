@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use feedline_loader::{BatchKind, EpochBatches, Error};
+use feedline_loader::{BadShards, BatchKind, EpochBatches, Error, LoaderConfig};
 use feedline_schemas::loader_state::LoaderState;
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use pyo3::prelude::*;
@@ -61,10 +61,8 @@ impl Loader {
             feedline_loader::Loader::open_mixture(&stores, &config, Arc::new(SystemClock)).await
         })?;
         let inner = opened.map_err(|error| errors::exception(py, &error))?;
-        if config.tokens.is_some() && !matches!(inner.kind(), BatchKind::Tokens { .. }) {
-            let text = "cannot use loader setting `tokens`: it says how documents become rows, and the dataset has no documents of \
-                        token ids; remove it";
-            return Err(errors::of_class(py, "ConfigError", text));
+        if let Some(text) = without_effect(&inner, &config) {
+            return Err(errors::of_class(py, "ConfigError", &text));
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -145,7 +143,7 @@ impl Loader {
         list.iter().filter_map(|bad| bad.key).collect()
     }
 
-    /// Decisions about datasets in other formats than ours that their user should know of.
+    /// Decisions about datasets that their user should know of.
     fn warnings(&self) -> Vec<String> {
         self.inner.warnings()
     }
@@ -219,6 +217,33 @@ impl Batches {
     fn pass(&self) -> MutexGuard<'_, Option<EpochBatches>> {
         self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The refusal of a setting that the opened datasets have no use for.
+fn without_effect(loader: &feedline_loader::Loader, config: &LoaderConfig) -> Option<String> {
+    let (has_documents, has_images) = match loader.kind() {
+        BatchKind::Rows { .. } => (false, false),
+        BatchKind::Images { .. } => (false, true),
+        BatchKind::Tokens { .. } => (true, false),
+        BatchKind::Multi { height, .. } => (false, height > 0),
+    };
+    let has_shards = loader.sources().any(|source| source.manifest.is_some());
+    let (key, reason) = if config.tokens.is_some() && !has_documents {
+        let reason =
+            "it says how documents become rows, and the dataset has no documents of token ids";
+        ("tokens", reason)
+    } else if config.images.is_some() && !has_images {
+        let reason = "it says how images are decoded, and the dataset has no images";
+        ("images", reason)
+    } else if config.bad_shards == BadShards::Skip && !has_shards {
+        let reason = "it is about shards of feedline, and the dataset has another format";
+        ("bad_shards", reason)
+    } else {
+        return None;
+    };
+    Some(format!(
+        "cannot use loader setting `{key}`: {reason}; remove it"
+    ))
 }
 
 fn read_state(py: Python<'_>, text: &str) -> PyResult<LoaderState> {

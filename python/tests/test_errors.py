@@ -91,9 +91,19 @@ def test_settings_that_are_no_dicts_are_named(dataset):
         ({"drop_last": True, "last_batch": "pad"}, "drop_last"),
         ({"stall_timeout_s": -1}, "stall_timeout_s"),
         ({"stall_timeout_s": 0}, "stall_timeout_s"),
+        ({"images": {"height": 8, "width": 8}}, "images"),
+        ({"ends": "stop"}, "ends"),
+        ({"shuffle": False, "class_balance": "equal"}, "class_balance"),
+        ({"shuffle": False, "drop_last": True}, "drop_last"),
+        ({"shuffle": False, "last_batch": "pad"}, "last_batch"),
+        ({"shuffle": False, "images": {"height": 8, "width": 8, "mix": {"mixup_probability": 0.5}}}, "images.mix"),
+        ({"shuffle": False, "weights": [1]}, "weights"),
+        ({"shuffle": False, "domains": 4}, "domains"),
+        ({"shuffle": False, "window_blocks": 4}, "window_blocks"),
     ],
 )
 def test_settings_without_effect_are_refused(dataset, settings, key):
     with pytest.raises(feedline.ConfigError, match=f"`{key}`"):
         feedline.Loader(dataset, 32, **settings)
     feedline.Loader(dataset, 32, drop_last=True, last_batch="drop", stall_timeout_s=float("inf"))
+    feedline.Loader(dataset, 32, shuffle=False, last_batch="keep", ends="repeat", stratified=False)

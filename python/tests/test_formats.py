@@ -54,6 +54,27 @@ def test_parquet_classes_and_bad_values(tmp_path):
         assert by.dtype == np.int32 and (by == bx[:, 0] % 4).all()
 
 
+def test_settings_without_effect_on_other_formats_are_refused(tmp_path):
+    x = numbers(40)
+    pq.write_table(pa.table({"a": x[:, 0], "price": x[:, 1]}), tmp_path / "all.parquet")
+    for settings, key in (({"bad_shards": "skip"}, "bad_shards"), ({"columns": {"y": "price"}, "target": "none"}, "columns.y")):
+        with pytest.raises(feedline.ConfigError, match=f"`{key}`"):
+            feedline.Loader(tmp_path, 8, **settings)
+
+
+def test_tables_whose_columns_have_another_order_are_not_mixed(tmp_path):
+    x = numbers(40)
+    table = pa.table({"a": x[:, 0], "b": x[:, 1], "y": x[:, 0]})
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder, names in zip(folders, (["a", "b", "y"], ["b", "a", "y"])):
+        folder.mkdir()
+        pq.write_table(table.select(names), folder / "all.parquet")
+    with pytest.raises(feedline.ConfigError, match="element `0` of `x` is `a` in the first and `b` in the second"):
+        feedline.Loader(folders, 8)
+    mixed = feedline.Loader(folders, 8, columns={"x": ["b", "a"]})
+    assert sum(len(batch) for batch in mixed) == 80 and mixed.warnings() == []
+
+
 def drawn(number):
     return np.full((16, 24, 3), 5 * number, np.uint8)
 

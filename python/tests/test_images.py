@@ -100,6 +100,20 @@ def test_a_damaged_image_is_replaced_and_told(tmp_path):
         rows_of(feedline.Loader(tmp_path, 20, images=size, max_bad_fraction=0.0))
 
 
+def test_an_image_over_a_limit_is_replaced_and_named(tmp_path):
+    files = [encoded(drawn(number)) for number in range(COUNT)]
+    files[17] = encoded(np.zeros((40, 50, 3), np.uint8))
+    shards.write_images(tmp_path, files)
+    settings = {"height": 8, "width": 8, "limits": {"pixels": 40 * 32}}
+    loader = feedline.Loader(tmp_path, 20, images=settings, max_bad_fraction=0.1)
+    text = "`2000` pixels and the limit is `1280`; make it smaller, or raise `images.limits.pixels`"
+    with pytest.warns(UserWarning, match=text):
+        rows_of(loader)
+    assert loader.metrics()["substituted"] == 1 and "00000.arrow" in loader.quarantine()[0]
+    with pytest.raises(feedline.DataError, match=text):
+        rows_of(feedline.Loader(tmp_path, 20, images=settings, max_bad_fraction=0.0))
+
+
 def test_mixed_images_come_with_both_targets(images):
     settings = {"height": 32, "width": 40, "crop": {"kind": "whole"}}
     mixed = feedline.Loader(images, 16, images={**settings, "mix": {"mixup_probability": 0.5, "cutmix_probability": 0.5}})

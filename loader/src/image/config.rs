@@ -45,7 +45,9 @@ pub struct ImageConfig {
     /// sequential pass and a [`ImageDecoder`](super::ImageDecoder) mix nothing. Default no mixing.
     #[serde(default)]
     pub mix: Option<MixConfig>,
-    /// Limits on what is decoded.
+    /// Limits on what is decoded; an image over one is replaced by another, see
+    /// [`LoaderConfig::max_bad_fraction`](crate::LoaderConfig::max_bad_fraction). Default: those of
+    /// [`ImageLimits::DEFAULT`], for shards raised to the ones that `[dataset.image]` set for their build.
     #[serde(default)]
     pub limits: ImageLimits,
 }
@@ -143,11 +145,11 @@ impl ImageConfig {
         self.mix.as_ref().map_or(Ok(()), MixConfig::check)?;
         let limits = &self.limits;
         let encoded = limits.encoded_bytes.into();
-        within("image.limits.encoded_bytes", encoded, 1, 1 << 30)?;
-        within("image.limits.side", limits.side.into(), 1, 1 << 14)?;
-        within("image.limits.pixels", limits.pixels, 1, 1 << 28)?;
+        within("images.limits.encoded_bytes", encoded, 1, 1 << 30)?;
+        within("images.limits.side", limits.side.into(), 1, 1 << 14)?;
+        within("images.limits.pixels", limits.pixels, 1, 1 << 28)?;
         within(
-            "image.limits.decoder_bytes",
+            "images.limits.decoder_bytes",
             limits.decoder_bytes,
             1,
             1 << 36,
@@ -209,7 +211,7 @@ mod tests {
         );
         check(
             |c| c.limits.side = 16_385,
-            "`image.limits.side`: it is `16385`, use `1` to `16384`",
+            "`images.limits.side`: it is `16385`, use `1` to `16384`",
         );
         check(
             |c| c.mix = Some(MixConfig::new(0.75, 0.5)),

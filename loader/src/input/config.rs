@@ -82,6 +82,22 @@ impl InputConfig {
         }
         Ok(())
     }
+
+    /// Refuses settings that contradict each other for formats other than ours.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the setting.
+    pub(super) fn check_foreign(&self) -> Result<(), Error> {
+        match (&self.columns.y, self.target) {
+            (Some(name), Some(TargetKind::None)) => Err(Error::Config {
+                key: "columns.y",
+                reason: format!(
+                    "it names the target `{name}`, and `target` is none, so that column would not be read; remove one of the two"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A format of datasets.

@@ -15,6 +15,7 @@ use feedline_schemas::{
     decode,
     manifest::{Manifest, Shard, SplitShards},
     shard_table,
+    transform::TransformArtefact,
 };
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -23,7 +24,7 @@ use super::{
     config::InputFormat,
     opened::{Skipped, absent},
 };
-use crate::{Error, block_table::BlockTable, config::BadShards, guard::catching};
+use crate::{Error, block_table::BlockTable, config::BadShards, error::REBUILD, guard::catching};
 
 /// Most shards that are asked for their size one by one.
 const MOST_ASKED: usize = 1000;
@@ -73,6 +74,36 @@ pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
         });
     }
     Ok(manifest)
+}
+
+/// Reads the transform that a manifest names; `None` if its file is missing.
+///
+/// # Errors
+/// [`Error::File`] for another transform than the manifest names, [`Error::Contract`], and failures of the store.
+pub(crate) async fn read_transform(
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<Option<TransformArtefact>, Error> {
+    let path = &manifest.transform.path;
+    let read = dataset.get_opt(path).await;
+    let Some(bytes) = read.map_err(|source| storage_error(dataset, source))? else {
+        return Ok(None);
+    };
+    let url = dataset.url_of(path);
+    let transform: TransformArtefact = decode(&url, &bytes).map_err(|source| Error::Contract {
+        url: dataset.url(),
+        source,
+    })?;
+    let (computed, named) = (transform.compute_hash(), manifest.transform.hash);
+    if computed != named {
+        return Err(Error::File {
+            url,
+            reason: format!(
+                "its hash is `{computed}` and the manifest says `{named}`; restore the file or {REBUILD}"
+            ),
+        });
+    }
+    Ok(Some(transform))
 }
 
 /// The blocks of the shards of a split, and the incomplete shards, which are left out.

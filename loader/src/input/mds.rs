@@ -30,7 +30,7 @@ use super::{
     foreign::{BlockSize, Foreign, origins},
     opened::OpenedInput,
     record::RowContent,
-    roles::complete_columns,
+    roles::{class_names, complete_columns},
     warnings::Warnings,
 };
 use crate::{
@@ -94,6 +94,7 @@ impl Mds {
         let foreign = Foreign::new(store, folder, listed.collect());
         let named = index.roles.as_ref().map(ToString::to_string);
         let chosen = complete_columns(config, named.as_deref(), warnings).map_err(refuse)?;
+        let classes = class_names(&chosen, named.as_deref());
         let (wanted, record) = ChosenMdsColumns::find(&index, &chosen, warnings).map_err(refuse)?;
         if let Some(shard) = index.unchecked_hashes() {
             tracing::warn!(
@@ -111,6 +112,7 @@ impl Mds {
             record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
+            classes,
             format: Self {
                 foreign,
                 block_table,
@@ -122,6 +124,11 @@ impl Mds {
 
     pub(super) fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    /// Names of the elements of `x`.
+    pub(super) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        self.wanted.column_names()
     }
 
     /// Byte range of the samples of a block, once the table at the beginning of its shard was read.

@@ -47,6 +47,7 @@ use crate::{
 use config::{BadValues, InputConfig, InputFormat};
 pub(crate) use lengths::DocumentLengths;
 pub use manifest::read as read_manifest;
+pub(crate) use manifest::read_transform;
 use mds::Mds;
 use opened::OpenedInput;
 pub(crate) use opened::Skipped;
@@ -64,6 +65,8 @@ pub(crate) struct OpenedSplit {
     record: RowContent,
     block_table: Arc<BlockTable>,
     fingerprint: Hash128,
+    /// Names of the classes by id, where the files of an export have them.
+    exported_classes: Vec<String>,
     format: Format,
     bad_values: BadValues,
     skipped: Skipped,
@@ -90,6 +93,7 @@ impl OpenedSplit {
             record: opened.record,
             block_table: opened.block_table,
             fingerprint: opened.fingerprint,
+            exported_classes: opened.classes,
             format: format(opened.format),
             bad_values,
             skipped: Skipped::default(),
@@ -133,6 +137,7 @@ impl OpenedSplit {
             }
             FoundContent::Foreign(format, files) => (format, files),
         };
+        config.check_foreign()?;
         if !left_out.is_empty() {
             let names = splits::list(left_out.iter().map(String::as_str));
             warnings.add(&format!(
@@ -185,6 +190,11 @@ impl OpenedSplit {
         self.warnings.list()
     }
 
+    /// Adds a sentence about the dataset to the warnings, and logs it.
+    pub(crate) fn warn(&self, text: &str) {
+        self.warnings.add(text);
+    }
+
     /// Number of warnings.
     pub(crate) fn warning_count(&self) -> usize {
         self.warnings.count()
@@ -228,6 +238,26 @@ impl OpenedSplit {
         let classes = &self.manifest()?.counts.classes;
         let names = classes.iter().map(|class| class.name.as_str());
         (!classes.is_empty()).then(|| names.collect())
+    }
+
+    /// As [`class_names`](Self::class_names), with the names that an export gives.
+    pub(crate) fn known_class_names(&self) -> Option<Vec<&str>> {
+        let exported = self.exported_classes.iter().map(String::as_str);
+        match self.exported_classes.is_empty() {
+            true => self.class_names(),
+            false => Some(exported.collect()),
+        }
+    }
+
+    /// Names of the elements of `x` by their columns in other formats than ours; an element of a list has none. `None` where
+    /// rows are no numbers.
+    pub(crate) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        match &self.format {
+            Format::Shards(_) => None,
+            Format::Parquet(parquet) => parquet.column_names(),
+            Format::WebDataset(tar) => tar.column_names(),
+            Format::Mds(mds) => mds.column_names(),
+        }
     }
 
     /// Reads a block, which batch `first` is the first to need. Notes its rejected rows.

@@ -21,6 +21,8 @@ pub(super) struct OpenedInput<T> {
     pub(super) record: RowContent,
     pub(super) block_table: Arc<BlockTable>,
     pub(super) fingerprint: Hash128,
+    /// Names of the classes by id, where the files of an export have them; a manifest has them itself.
+    pub(super) classes: Vec<String>,
     pub(super) format: T,
 }
 

@@ -33,7 +33,7 @@ use super::{
     foreign::{BlockSize, Foreign, OPEN_READS, RefusedBytes, origins},
     opened::OpenedInput,
     record::RowContent,
-    roles::complete_columns,
+    roles::{class_names, complete_columns},
     warnings::Warnings,
 };
 use crate::{
@@ -99,6 +99,7 @@ impl Parquet {
         };
         let named = roles_in(first);
         let chosen = complete_columns(config, named, warnings).map_err(refuse)?;
+        let classes = class_names(&chosen, named);
         if config.columns.names_no_part() {
             check_same_roles(&foreign, &read, named)?;
         }
@@ -124,6 +125,7 @@ impl Parquet {
             record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
+            classes,
             format: Self {
                 foreign,
                 block_table,
@@ -135,6 +137,11 @@ impl Parquet {
 
     pub(super) fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    /// Names of the elements of `x`.
+    pub(super) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        self.wanted.column_names()
     }
 
     /// Byte ranges of the wanted columns of a row group.

@@ -97,13 +97,26 @@ fn take_target(config: &mut InputConfig, roles: &ExportedRoles) -> Result<(), St
         }
         several => {
             return Err(format!(
-                "it is exported with the targets {}, and rows of this format have one; name it in `columns.y`, set `target` to \
-                 none, or read the dataset itself",
-                list(several.iter().map(String::as_str))
+                "it is exported with the targets {}, and a row of an export has one; name it in `columns.y`, in Python \
+                 `columns={{\"y\": \"{}\"}}`, or read none with `target`, in Python `target=\"none\"`; the dataset itself gives \
+                 all of them",
+                list(several.iter().map(String::as_str)),
+                several.first().map_or("", String::as_str)
             ));
         }
     }
     Ok(())
+}
+
+/// Names of the classes of the target that is read, by id, where an export has them. `chosen` is what [`complete_columns`] made
+/// of the settings and `text`.
+pub(super) fn class_names(chosen: &InputConfig, text: Option<&str>) -> Vec<String> {
+    if !matches!(chosen.target, Some(TargetKind::Classification { .. })) {
+        return Vec::new();
+    }
+    let roles = text.and_then(|text| serde_json::from_str::<ExportedRoles>(text).ok());
+    let roles = roles.filter(|roles| roles.targets.first() == chosen.columns.y.as_ref());
+    roles.map(|roles| roles.classes).unwrap_or_default()
 }
 
 /// Warns of numeric columns that are no features by their names.
@@ -181,6 +194,11 @@ mod tests {
         let target = TargetKind::Classification { classes: 2 };
         assert_eq!(config.target, Some(target));
         assert_eq!(config.columns.image.as_deref(), Some("image"));
+        assert!(class_names(&config, None).is_empty());
+        let named = r#"{"image": "image", "targets": ["folder"], "classes": ["a", "b"]}"#;
+        assert_eq!(class_names(&config, Some(named)), ["a", "b"]);
+        let of_another = named.replace("folder", "kind");
+        assert!(class_names(&config, Some(&of_another)).is_empty());
         let (config, _) = complete_default(r#"{"features": ["label"]}"#).unwrap();
         assert_eq!(
             (config.target, config.columns.y),
@@ -204,6 +222,10 @@ mod tests {
         let error = complete_default(r#"{"features": ["a"], "targets": ["y", "z"]}"#).unwrap_err();
         assert!(
             error.contains("the targets `y`, `z`") && error.contains("`columns.y`"),
+            "{error}"
+        );
+        assert!(
+            error.contains(r#"`columns={"y": "y"}`"#) && error.contains(r#"`target="none"`"#),
             "{error}"
         );
         assert!(

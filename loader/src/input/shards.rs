@@ -88,6 +88,7 @@ impl Shards {
             record: RowContent::from(&manifest.layout),
             block_table: Arc::clone(&block_table),
             fingerprint: manifest.fingerprint,
+            classes: Vec::new(),
             format: Self {
                 store: store.clone(),
                 block_table,

@@ -48,7 +48,7 @@ use super::{
     names::{TARGETS, UNKNOWN_CLASSES},
     opened::OpenedInput,
     record::RowContent,
-    roles::complete_columns,
+    roles::{class_names, complete_columns},
     splits::list,
     warnings::Warnings,
 };
@@ -112,6 +112,7 @@ impl WebDataset {
         let named = first_roles(&foreign).await?;
         let text = named.as_ref().map(|text| String::from_utf8_lossy(text));
         let chosen = complete_columns(config, text.as_deref(), warnings).map_err(refuse)?;
+        let classes = class_names(&chosen, text.as_deref());
         let wanted = members_to_read(&config.columns, &chosen.columns).map_err(refuse)?;
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
@@ -146,6 +147,7 @@ impl WebDataset {
             record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
+            classes,
             format: Self {
                 foreign,
                 block_table,
@@ -157,6 +159,13 @@ impl WebDataset {
 
     pub(super) fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    /// Names of the elements of `x`; `None` where samples are images, or a key of a row has a list.
+    pub(super) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        let names = &self.decoder.wanted.row.as_ref()?.x;
+        let are_numbers = names.len() == self.decoder.features;
+        are_numbers.then(|| names.iter().cloned().map(Some).collect())
     }
 
     /// Byte range of the samples of a block.

@@ -69,7 +69,7 @@ async fn datasets_whose_ids_are_other_classes_are_not_mixed() {
     assert_eq!(loader.classes(), Some(vec!["bad", "good"]));
     let error = mixed(&["good", "bad"]).await.unwrap_err().to_string();
     assert!(
-        error.contains("the first has `bad`, `good`, another `good`, `bad`"),
+        error.contains("the first has `bad`, `good` and the second has `good`, `bad`"),
         "{error}"
     );
 }

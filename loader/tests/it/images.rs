@@ -253,7 +253,7 @@ fn fault_23_limits_hold_before_anything_is_decoded() {
     check(
         &bomb,
         |c| c.limits.pixels = 1 << 28,
-        "raise `image.limits.decoder_bytes`",
+        "raise `images.limits.decoder_bytes` of the loader",
     );
 }
 

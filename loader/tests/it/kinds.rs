@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_loader::{
     Batch, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
-    image::{Crop, ImageConfig},
+    image::{Crop, ImageConfig, ImageLimits},
 };
 use feedline_schemas::manifest::{Layout, Split, TokenType};
 use feedline_storage::{Store, clock::SystemClock};
@@ -463,5 +463,45 @@ async fn fault_23_a_broken_image_is_replaced_by_the_next_of_its_block_on_any_ran
             }
         ),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_image_over_a_limit_is_replaced_and_named_with_the_limit_and_its_key() {
+    let store = Store::memory();
+    let image = |sample: u64| match sample {
+        7 => [b"P6\n9 8\n255\n".to_vec(), vec![1; 9 * 8 * 3]].concat(),
+        // Of 9 times 7 pixels.
+        _ => png(sample),
+    };
+    let members = (0..20).map(|sample| (format!("{sample:04}.png"), image(sample)));
+    let members: Vec<_> = members.collect();
+    store.put("0.tar", archive(&members)).await.unwrap();
+    let limits = ImageLimits {
+        pixels: 9 * 7,
+        ..ImageLimits::DEFAULT
+    };
+    let config = LoaderConfig {
+        images: Some(ImageConfig {
+            limits,
+            ..ImageConfig::new(4, 4, Crop::Whole)
+        }),
+        max_bad_fraction: 0.05,
+        ..config(16)
+    };
+    let loader = open(&store, &config).await;
+    let rows: usize = loader
+        .batches()
+        .unwrap()
+        .map(|batch| batch.unwrap().rows())
+        .sum();
+    let found = loader.quarantine();
+    assert_eq!((rows, found.len()), (20, 1));
+    assert_eq!(loader.metrics().substituted, 1);
+    let expected = "the image has `72` pixels and the limit is `63`; make it smaller, or raise `images.limits.pixels`";
+    assert!(
+        found[0].shard == "0.tar" && found[0].reason.contains(expected),
+        "{}",
+        found[0]
     );
 }

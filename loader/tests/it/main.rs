@@ -13,6 +13,7 @@ mod images;
 mod kinds;
 mod manifests;
 mod mixing;
+mod mixtures;
 #[cfg(feature = "cuda")]
 mod mock_driver;
 mod multi;

@@ -57,7 +57,8 @@ class Loader:
     Arguments:
         url: folder of the dataset (our shards, Parquet files, WebDataset tars or MDS): a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
             object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). A list of folders is mixed: their
-            samples share batches, see `weights`.
+            samples share batches, see `weights`. Their rows must mean the same: other names of features, classes or
+            targets are an error, other fitted numbers a warning.
         batch_size: samples in a batch of one rank, as for a `DataLoader`. The global batch is this times the world size.
         split: `"train"`, `"validation"` or `"test"`; by default `"train"`. In formats other than our own, the names of folders
             or files must say which files belong to the split: `train-00000-of-00001.parquet`, `val/index.json`,
@@ -67,7 +68,8 @@ class Loader:
             split, or `train`, where names do; files of two splits are never read together.
         seed: seed of the shuffle.
         shuffle: `False` gives the samples in the order they are stored, for evaluation. Its states resume as others do, and
-            fit only a loader with the same `shuffle`.
+            fit only a loader with the same `shuffle`. Settings of shuffled passes are refused then: `class_balance`,
+            `drop_last`, `last_batch` but `"keep"`, `"mix"` of `images`, `domains`, `window_blocks` and those of a mixture.
         rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
             `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch. A loader
             that is opened in a worker process of a `DataLoader` (`num_workers`) counts each worker as a rank, so that the
@@ -84,6 +86,9 @@ class Loader:
             and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
             `"mix"` mixes images of a batch in pairs: `{"mixup_probability": 0.5, "cutmix_probability": 0.5}`; a loss
             is then `lam * loss(y) + (1 - lam) * loss(y_partner)`.
+            `"limits"` bounds what is decoded: `{"encoded_bytes": 64 << 20, "side": 16384, "pixels": 64_000_000,
+            "decoder_bytes": 512 << 20}` are the defaults, for shards raised to those of `[dataset.image]`; an image over one
+            counts as damaged, see `max_bad_fraction`.
             Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
@@ -110,7 +115,7 @@ class Loader:
             `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
             default an export of feedline has the features, the target and the key of its dataset. Of other files numeric
             columns are `x`, but those called `_feedline_*` or `*__landed`, and `y`, `label`, `target` or `cls` is the target;
-            without one of these there is a warning.
+            without one of these there is a warning. Of an export with several targets one is read, which `"y"` must name.
         target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
             type of the column decides.
         bad_values: what happens to rows with NaN, infinity or a class out of range: `"fail"`, `"skip"` (another row takes
@@ -184,6 +189,21 @@ class Loader:
     ):
         self._copies = None if device is None else copies_to(device)
         self._ahead = _device_prefetch(device_prefetch, device)
+        if not shuffle:
+            _check_unshuffled(
+                {
+                    "class_balance": class_balance is not None,
+                    "drop_last": drop_last,
+                    "last_batch": last_batch != "keep",
+                    "images.mix": isinstance(images, Mapping) and images.get("mix") is not None,
+                    "weights": weights is not None,
+                    "ends": ends != "repeat",
+                    "stratified": stratified,
+                    "samples_per_epoch": samples_per_epoch is not None,
+                    "domains": domains is not None,
+                    "window_blocks": window_blocks is not None,
+                }
+            )
         self.rank, self.world_size = ranks.resolve(rank, world_size)
         urls = [os.fspath(one) for one in url] if isinstance(url, (list, tuple)) else [os.fspath(url)]
         self._inner = _feedline.Loader(
@@ -315,8 +335,8 @@ class Loader:
         return self._inner.quarantined_keys()
 
     def warnings(self):
-        """Decisions about datasets in other formats than our own, as sentences, such as files that
-        belong to no split. Each is also a Python warning of the category `UserWarning` when it comes up."""
+        """Decisions about datasets, as sentences, such as files in another format than our own that belong to no split, or
+        fitted numbers that differ in a mixture. Each is also a Python warning of the category `UserWarning` when it comes up."""
         return self._inner.warnings()
 
     def _warn(self, frames):
@@ -475,6 +495,16 @@ def _fetch(asked):
     return {name: asked.get(name) for name in _FETCH}
 
 
+def _check_unshuffled(given):
+    """Refuses settings of shuffled passes."""
+    for name, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"cannot use `{name}` with `shuffle=False`: samples come once, as they are stored, so it has no effect; remove one "
+                "of the two"
+            )
+
+
 def _last_batch(drop_last, last_batch):
     if drop_last and last_batch not in ("keep", "drop"):
         raise ConfigError(
@@ -505,9 +535,14 @@ def _class_balance(asked):
 
 def _mixture(url, weights, ends, stratified, samples_per_epoch):
     if not isinstance(url, (list, tuple)):
-        given = {"weights": weights, "samples_per_epoch": samples_per_epoch, "stratified": stratified or None}
-        for name, value in given.items():
-            if value is not None:
+        given = {
+            "weights": weights is not None,
+            "ends": ends != "repeat",
+            "samples_per_epoch": samples_per_epoch is not None,
+            "stratified": stratified,
+        }
+        for name, is_given in given.items():
+            if is_given:
                 raise ConfigError(f"cannot use `{name}`: there is one dataset, give a list of them")
         return None
     ends = [ends] * len(url) if isinstance(ends, str) else list(ends)

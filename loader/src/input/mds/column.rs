@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::{
         config::{InputConfig, check_target},
+        names::element_names,
         record::RowContent,
         roles::{warn_that_all_are_features, warn_without_target},
         splits::list,
@@ -67,6 +68,11 @@ impl ChosenMdsColumns {
             (MdsPayload::Tokens(..), _) | (_, None) => TargetKind::None,
             (_, Some((_, number))) => target(number, config.target)?,
         };
+        if target == TargetKind::None && config.target.is_some_and(|t| t != TargetKind::None) {
+            return Err(
+                "`target` is set, and documents of token ids have no target; remove it".into(),
+            );
+        }
         let record = match &payload {
             MdsPayload::Dense(_, features) => RowContent::Dense {
                 features: u32::try_from(*features)
@@ -108,6 +114,17 @@ impl ChosenMdsColumns {
             MdsPayload::Images(_) if self.names.len() > 1 => warn_without_target(&self.warnings),
             _ => {}
         }
+    }
+
+    /// Names of the elements of `x`; `None` where rows are no numbers.
+    pub(super) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        let MdsPayload::Dense(columns, _) = &self.payload else {
+            return None;
+        };
+        let names = columns
+            .iter()
+            .flat_map(|(column, _, width)| element_names(&self.names[*column], *width));
+        Some(names.collect())
     }
 
     /// Says which columns are not read, where the settings do not say which are.

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::{
         config::{InputConfig, check_target},
-        names::TARGETS,
+        names::{TARGETS, element_names},
         record::RowContent,
         warnings::Warnings,
     },
@@ -100,6 +100,17 @@ impl ChosenParquetColumns {
             ParquetPayload::Images(field) | ParquetPayload::Tokens(field, _) => vec![field],
         };
         payload.into_iter().chain(&self.y).chain(&self.key)
+    }
+
+    /// Names of the elements of `x`; `None` where rows are no numbers.
+    pub(super) fn column_names(&self) -> Option<Vec<Option<String>>> {
+        let ParquetPayload::Dense(columns) = &self.payload else {
+            return None;
+        };
+        let names = columns
+            .iter()
+            .flat_map(|(field, width)| element_names(field.name(), *width));
+        Some(names.collect())
     }
 
     /// Checks that a file has the same columns.
