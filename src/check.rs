@@ -15,11 +15,13 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 use serde::Serialize;
+use serde_json::Value;
 
 use self::rows_looked_at::RowsLookedAt;
 use crate::{
     exit::Outcome,
     output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
+    tune,
 };
 
 /// Result of a check. Nothing has landed and nothing is written.
@@ -138,16 +140,18 @@ fn check_validation(
     }))
 }
 
-/// Checks `[train]`, if there is one.
+/// Checks `[train]`, if there is one, and the values that `[tune]` would try in it.
 fn checked_training(
-    config: &PipelineConfig,
+    loaded: &Loaded,
 ) -> Result<Option<CheckedTraining>, Box<feedline_trainer::Error>> {
+    let config = &loaded.config;
     let Some(train) = &config.train else {
         return Ok(None);
     };
     training(config, train)?;
-    if let Some(tune) = &config.tune {
-        feedline_trainer::tune::check(tune)?;
+    if let Some(search) = &config.tune {
+        let make = |values: &[(String, Value)]| tune::made(loaded, values);
+        feedline_trainer::tune::check(search, &make)?;
     }
     Ok(Some(CheckedTraining {
         batch_size: train.batch_size,
@@ -240,7 +244,7 @@ pub(crate) async fn check(
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
     }
-    let train = match checked_training(config).map_err(|error| *error) {
+    let train = match checked_training(loaded).map_err(|error| *error) {
         Ok(train) => train,
         Err(feedline_trainer::Error::Config { key, reason }) => {
             add(&key, reason);
@@ -508,8 +512,8 @@ mod tests {
                 true => format!("{SOURCE}{rest}"),
                 false => format!("{SOURCE}{dataset}{rest}"),
             };
-            let config = load("p.toml", &text, &[]).unwrap().config;
-            match checked_training(&config).map_err(|error| *error) {
+            let loaded = load("p.toml", &text, &[]).unwrap();
+            match checked_training(&loaded).map_err(|error| *error) {
                 Ok(_) => String::new(),
                 Err(feedline_trainer::Error::Config { key, .. }) => key,
                 Err(other) => panic!("{other}"),
@@ -537,5 +541,58 @@ mod tests {
             check(&format!("[dataset]\ntarget = \"y\"\n{split}\n[train]\n")),
             "dataset.split.validation"
         );
+    }
+
+    #[test]
+    fn a_searched_value_that_no_trial_could_have_is_a_problem_that_names_key_and_value() {
+        let check = |parameter: &str| {
+            let text = format!(
+                "{SOURCE}[dataset]\ntarget = \"y\"\n[train]\nmodel.type = \"mlp\"\n[tune]\n[[tune.parameter]]\n{parameter}\n"
+            );
+            let loaded = load("p.toml", &text, &[]).unwrap();
+            match checked_training(&loaded).map_err(|error| *error) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            }
+        };
+        let cases: [(&str, &[&str]); 5] = [
+            (
+                "key = \"train.learning_rate\"\nlow = 0.0\nhigh = 0.1",
+                &["`train.learning_rate` cannot be `0.0`"],
+            ),
+            (
+                "key = \"train.epochs\"\nvalues = [3, 0]",
+                &["`train.epochs` cannot be `0`"],
+            ),
+            (
+                "key = \"train.model.hidden\"\nvalues = [[8], [\"wide\"]]",
+                &["`train.model.hidden` cannot be `[\"wide\"]`"],
+            ),
+            (
+                "key = \"train.lerning_rate\"\nvalues = [0.1]",
+                &[
+                    "`train.lerning_rate` cannot be `0.1`",
+                    "did you mean `learning_rate`",
+                ],
+            ),
+            (
+                "key = \"train.loader.slabs\"\nvalues = [1]",
+                &["`train.loader.slabs` cannot be `1`"],
+            ),
+        ];
+        for (parameter, parts) in cases {
+            let found = check(parameter);
+            assert!(found.contains("`tune.parameter.0.key`"), "{found}");
+            for part in parts {
+                assert!(found.contains(part), "{parameter}: {part}: {found}");
+            }
+        }
+        for parameter in [
+            "key = \"train.learning_rate\"\nlow = 1e-4\nhigh = 0.1\nscale = \"log\"",
+            "key = \"train.model.hidden\"\nvalues = [[8], [16, 16]]",
+            "key = \"train.epochs\"\nlow = 1\nhigh = 5\ninteger = true",
+        ] {
+            assert_eq!(check(parameter), "", "{parameter}");
+        }
     }
 }

@@ -161,7 +161,8 @@ impl Generate {
         }
         if unknown > 0 {
             let message = format!(
-                "{unknown} tokens of the prompt are unknown to the model: its training texts do not have these characters"
+                "the model does not know {} of the prompt: its training texts do not have these characters",
+                counted(unknown, "token")
             );
             warnings.push(Warning::new("prompt_unknown", message));
         }
@@ -186,9 +187,9 @@ fn window_warnings(report: &GenerateReport, number: u32, found: &Continuation) -
     }
     if found.shifts > 0 {
         let message = format!(
-            "text {number} grew beyond the {context} tokens that the model reads, {} times; each time it was continued from its \
+            "text {number} grew beyond the {context} tokens that the model reads, {}; each time it was continued from its \
              last {} tokens",
-            found.shifts,
+            counted(found.shifts, "time"),
             context.div_ceil(2)
         );
         warnings.push(warning("context_exceeded", message));

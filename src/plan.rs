@@ -2,7 +2,7 @@
 
 use feedline_ingest::Suggestion;
 use feedline_loader::{Loader, LoaderPlan};
-use feedline_schemas::report::SourceReport;
+use feedline_schemas::report::{SourceReport, Warning};
 use feedline_trainer::Fit;
 use serde::Serialize;
 
@@ -16,6 +16,9 @@ pub(crate) struct PlanReport {
     pub(crate) suggestions: Option<Vec<Suggestion>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train: Option<TrainPlan>,
+    /// Observations about the dataset that the training would read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// Data and memory of a training run.

@@ -2,23 +2,25 @@
 
 use std::fmt::{self, Write as _};
 
-use feedline_schemas::config::{Loaded, Override, TrainConfig};
+use feedline_schemas::config::{Loaded, TrainConfig};
 use feedline_trainer::tune::{Trial, TuneReport};
 use serde_json::Value;
 
-use crate::output::{Text, number};
+use crate::{
+    check,
+    output::{Text, number},
+};
 
 /// Maximum terminal columns of the table.
 const WIDTH: usize = 100;
 
-/// Applies key changes to the pipeline's `[train]`. Fails with the key and the reason of an invalid
-/// one.
+/// Applies key changes to the pipeline's `[train]`, and checks it with them. Fails with the key and
+/// the reason of an invalid one.
 pub(crate) fn made(
     loaded: &Loaded,
-    set: &[Override],
     values: &[(String, Value)],
 ) -> Result<TrainConfig, (String, String)> {
-    let mut overrides = set.to_vec();
+    let mut overrides = loaded.overrides().to_vec();
     for (key, value) in values {
         let text = format!("{key}={value}");
         overrides.push(text.parse().map_err(|reason| (key.clone(), reason))?);
@@ -30,7 +32,12 @@ pub(crate) fn made(
             "the pipeline has no `[train]`".to_owned(),
         )
     };
-    changed.config.train.ok_or_else(missing)
+    let train = changed.config.train.as_ref().ok_or_else(missing)?;
+    check::training(&changed.config, train).map_err(|error| match *error {
+        feedline_trainer::Error::Config { key, reason } => (key, reason),
+        error => ("train".to_owned(), error.to_string()),
+    })?;
+    Ok(train.clone())
 }
 
 impl Text for TuneReport {

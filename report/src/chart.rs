@@ -183,6 +183,7 @@ impl<'a> Chart<'a> {
             if let (Some(first), Some(last)) = (points.first(), points.last()) {
                 let (first, last) = (number(first.1), number(last.1));
                 text += &match line.kind {
+                    SeriesKind::Dots if points.len() == 1 => format!(" {name}: 1 point."),
                     SeriesKind::Dots => format!(" {name}: {} points.", points.len()),
                     SeriesKind::Line => format!(" {name}: from {first} to {last}."),
                     SeriesKind::Reference => String::new(),
@@ -534,6 +535,14 @@ mod tests {
             page.contains(">70<") && !page.contains("what is drawn"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn one_point_is_not_counted_as_several() {
+        let of = |points| Chart::of_steps("t", "rmse", vec![ChartSeries::dots("a", points)]);
+        assert!(of(vec![(0.0, 1.0)]).words().ends_with(" a: 1 point."));
+        let two = of(vec![(0.0, 1.0), (1.0, 2.0)]);
+        assert!(two.words().ends_with(" a: 2 points."));
     }
 
     #[test]

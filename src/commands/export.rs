@@ -25,6 +25,11 @@ pub(super) async fn export_rows(options: &Export, tools: &Tools) -> anyhow::Resu
     };
     let config = &work.loaded.config;
     let selection = work.selection(options)?;
+    let consequence = "the exported rows are those of the existing dataset";
+    let changed = match &selection {
+        ExportSelection::Dataset => work.built_dataset_warning(consequence).await,
+        ExportSelection::Landed { .. } => None,
+    };
     let configured = config
         .dataset
         .as_ref()
@@ -44,7 +49,8 @@ pub(super) async fn export_rows(options: &Export, tools: &Tools) -> anyhow::Resu
     let context = work.preprocessing(Engine::Local);
     let export = feedline_preprocess::export(request, &target, &context);
     let report = tools.stop.unless_stopped(Box::pin(export)).await?;
-    let report = report.map_err(|e| work.preprocess_error(e))?;
+    let mut report = report.map_err(|e| work.preprocess_error(e))?;
+    report.warnings.extend(changed);
     tools.print(&report, work.json)?;
     Ok(Outcome::Done)
 }

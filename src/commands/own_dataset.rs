@@ -9,11 +9,23 @@ impl PipelineWork<'_> {
     /// Returns a warning if the pipeline's own dataset was built with other settings of
     /// `[dataset]`, or from other files. Newly landed rows make no difference.
     pub(super) async fn dataset_warning(&self) -> Option<Warning> {
-        let config = &self.loaded.config;
-        let train = config.train.as_ref();
-        if config.dataset.is_none() || train.is_some_and(|train| train.dataset.is_some()) {
-            return None;
+        let consequence = "the model is of the existing dataset";
+        self.training_dataset_warning(consequence).await
+    }
+
+    /// The same with another `consequence`, where a training would read the pipeline's own dataset.
+    pub(super) async fn training_dataset_warning(&self, consequence: &str) -> Option<Warning> {
+        let train = self.loaded.config.train.as_ref();
+        match train.is_some_and(|train| train.dataset.is_some()) {
+            true => None,
+            false => self.built_dataset_warning(consequence).await,
         }
+    }
+
+    /// The same with another `consequence`, whatever dataset a training would read.
+    pub(super) async fn built_dataset_warning(&self, consequence: &str) -> Option<Warning> {
+        let config = &self.loaded.config;
+        config.dataset.as_ref()?;
         let manifest = feedline_preprocess::read_manifest(&self.root.child("dataset")).await;
         let (manifest, context) = (manifest.ok()?, self.preprocessing(Engine::Local));
         let built = feedline_preprocess::is_built_by(config, &manifest, &context).await;
@@ -21,8 +33,10 @@ impl PipelineWork<'_> {
         if built.ok()? {
             return None;
         }
-        let message = "the dataset was built with other settings than `[dataset]` has now, or from other files: the model is of the \
-                       existing dataset; run `feedline shards build` for one with these settings";
+        let message = format!(
+            "the dataset was built with other settings than `[dataset]` has now, or from other files: {consequence}; run \
+             `feedline shards build` for one with these settings"
+        );
         tracing::warn!(key = "dataset", "{message}");
         Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
     }

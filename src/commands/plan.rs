@@ -25,10 +25,18 @@ pub(super) async fn show_plan(
     let mut suggested = suggestions.iter().flatten();
     let is_bad = suggested.any(|suggestion| suggestion.error.is_some());
     let status = feedline_ingest::status(config, &work.root).await;
+    let sources = status.map_err(|e| work.ingest_error(e))?.sources;
+    let train = work.plan_training().await?;
+    let consequence = "the plan is of the existing dataset";
+    let changed = match &train {
+        Some(_) => work.training_dataset_warning(consequence).await,
+        None => None,
+    };
     let report = PlanReport {
-        sources: status.map_err(|e| work.ingest_error(e))?.sources,
+        sources,
         suggestions,
-        train: work.plan_training().await?,
+        train,
+        warnings: changed.into_iter().collect(),
     };
     tools.print(&report, work.json)?;
     Ok(if is_bad { Outcome::Bad } else { Outcome::Done })

@@ -14,9 +14,9 @@ pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result
     };
     let (_, context) = work.training()?;
     let folder = work.root.child("tune");
-    let (loaded, set) = (work.loaded.clone(), work.set.clone());
+    let loaded = work.loaded.clone();
     let search = move || {
-        let make = |values: &[(String, Value)]| tune::made(&loaded, &set, values);
+        let make = |values: &[(String, Value)]| tune::made(&loaded, values);
         feedline_trainer::tune::tune(&config, &make, &folder, &context).map_err(Box::new)
     };
     let report = tokio::task::spawn_blocking(search).await?;

@@ -4,7 +4,7 @@ use std::{fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use feedline_preprocess::Engine;
 use feedline_schemas::{
-    config::{ConfigError, Loaded, Override, TrainConfig, load},
+    config::{ConfigError, Loaded, TrainConfig, load},
     ids::Name,
 };
 use feedline_storage::Store;
@@ -26,7 +26,6 @@ const PARTITIONS: usize = 32;
 #[derive(Debug)]
 pub(super) struct PipelineWork<'a> {
     pub(super) loaded: Loaded,
-    pub(super) set: Vec<Override>,
     pub(super) root: Store,
     pub(super) json: bool,
     pub(super) tools: &'a Tools,
@@ -62,7 +61,6 @@ impl<'a> PipelineWork<'a> {
         .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
         let mut work = Self {
             loaded,
-            set: set.clone(),
             root,
             json: *json,
             tools,

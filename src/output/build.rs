@@ -18,9 +18,12 @@ use super::{
     dataset,
     text::{
         Text, counted, grouped, grouped_as, line, number, write_reasons, write_rejects,
-        write_warnings,
+        write_warnings_of,
     },
 };
+
+/// Begins a warning of a dataset that was kept as it was.
+const EARLIER: &str = "of the earlier build: ";
 
 pub(super) fn write_filtered(
     reasons: &BTreeMap<String, u64>,
@@ -191,7 +194,11 @@ impl Text for DatasetReport {
         write_joins(&self.joins, out)?;
         write_images(self.near_images.as_ref(), self.boxes.as_ref(), out)?;
         write_windows(self.sequence.as_ref(), &self.naive, out)?;
-        write_warnings(&self.warnings, out)?;
+        let of = match self.up_to_date {
+            true => EARLIER,
+            false => "",
+        };
+        write_warnings_of(of, &self.warnings, out)?;
         line(
             out,
             "split",
@@ -274,7 +281,30 @@ impl Text for ExpectReport {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::report::Warning;
+
     use super::*;
+
+    #[test]
+    fn warnings_of_a_dataset_that_was_kept_are_those_of_the_earlier_build() {
+        let text = |up_to_date| {
+            let report = DatasetReport {
+                up_to_date,
+                warnings: vec![
+                    Warning::new("mixed_types", "`m` is mixed").with_key("dataset.drop"),
+                ],
+                ..DatasetReport::default()
+            };
+            let mut out = String::new();
+            report.write(&mut out).unwrap();
+            let mut lines = out.lines().filter(|line| line.starts_with("    warning"));
+            lines.next().unwrap_or_default().to_owned()
+        };
+        let warning = "mixed types: `m` is mixed; see `dataset.drop`";
+        assert_eq!(text(false), format!("    warning        {warning}"));
+        let earlier = format!("    warning        of the earlier build: {warning}");
+        assert_eq!(text(true), earlier);
+    }
 
     #[test]
     fn an_example_follows_its_own_reason() {

@@ -10,7 +10,7 @@ use feedline_schemas::{
     units::ByteSize,
 };
 
-use super::text::{Text, counted, grouped, line};
+use super::text::{Text, counted, grouped, line, write_warnings};
 
 /// Columns that are listed, each with its reason.
 const LISTED: usize = 10;
@@ -83,6 +83,7 @@ impl Text for DataExportReport {
         }
         let text = format!("{} with {}", self.files, ByteSize::new(self.bytes));
         line(out, "files", text)?;
+        write_warnings(&self.warnings, out)?;
         line(out, self.format.name(), &self.url)
     }
 }

@@ -8,7 +8,7 @@ use feedline_trainer::Fit;
 
 use super::{
     ingest::{write_source, write_suggestions},
-    text::{Text, counted, line},
+    text::{Text, counted, line, write_warnings},
 };
 use crate::plan::{PlanReport, TrainPlan};
 
@@ -23,10 +23,10 @@ impl Text for PlanReport {
         if let Some(suggestions) = &self.suggestions {
             write_suggestions(suggestions, out)?;
         }
-        match &self.train {
-            Some(train) => write_train_plan(train, out),
-            None => Ok(()),
+        if let Some(train) = &self.train {
+            write_train_plan(train, out)?;
         }
+        write_warnings(&self.warnings, out)
     }
 }
 
@@ -40,17 +40,7 @@ fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
             "not known before the dataset is built: `feedline shards build`",
         );
     };
-    line(
-        out,
-        "steps",
-        format!(
-            "{} of {}: {} an epoch, at most {}",
-            train.steps,
-            counted(train.batch_size.into(), "sample"),
-            loader.batches,
-            counted(train.epochs, "epoch")
-        ),
-    )?;
+    line(out, "steps", steps(train, loader.samples, loader.batches))?;
     line(
         out,
         "an epoch reads",
@@ -73,6 +63,21 @@ fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
     )?;
     line(out, "mixing", mixing(&loader.shuffle))?;
     train.fit.as_ref().map_or(Ok(()), |fit| write_fit(fit, out))
+}
+
+/// Steps of a run whose epochs have so many samples and batches. The only batch of an epoch may be smaller than it was set.
+fn steps(train: &TrainPlan, samples: u64, batches: u64) -> String {
+    let set = u64::from(train.batch_size);
+    let note = match samples < set {
+        true => format!(" (all there are; `train.batch_size` is {set})"),
+        false => String::new(),
+    };
+    format!(
+        "{} of {}{note}: {batches} an epoch, at most {}",
+        train.steps,
+        counted(set.min(samples), "sample"),
+        counted(train.epochs, "epoch")
+    )
 }
 
 /// Quality of the shuffle, by the classes of the dataset where it has some.
@@ -132,6 +137,25 @@ mod tests {
     use feedline_trainer::Need;
 
     use super::*;
+
+    #[test]
+    fn steps_have_no_more_samples_than_there_are() {
+        let of = |samples: u64, batches: u64| {
+            let train = TrainPlan {
+                dataset: String::new(),
+                epochs: 20,
+                steps: 20 * batches,
+                batch_size: 256,
+                loader: None,
+                fit: None,
+            };
+            steps(&train, samples, batches)
+        };
+        let expected = "20 of 80 samples (all there are; `train.batch_size` is 256): 1 an epoch, at most 20 epochs";
+        assert_eq!(of(80, 1), expected);
+        let expected = "40 of 256 samples: 2 an epoch, at most 20 epochs";
+        assert_eq!(of(257, 2), expected);
+    }
 
     #[test]
     fn the_memory_of_a_gpu_names_that_of_batches_copied_ahead() {

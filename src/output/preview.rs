@@ -35,6 +35,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         rejected_sample,
         stop,
         columns,
+        children,
         records,
         warnings,
         error,
@@ -42,7 +43,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
     if let Some(error) = error {
         return line(out, source, error);
     }
-    if columns.is_empty() && *bad == 0 {
+    if columns.is_empty() && *bad == 0 && children.values().all(|items| *items == 0) {
         let text = "no row: the data are empty, or have a header line alone";
         return line(out, source, text);
     }
@@ -64,6 +65,11 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
     let width = width.max().unwrap_or_default().min(40);
     for column in columns {
         write_column(column, *rows, width, out)?;
+    }
+    for (table, items) in children {
+        let (items, records) = (counted(*items, "row"), counted(*decided, "record"));
+        let text = format!("`{table}`: {items} from the first {records}");
+        line(out, "  child table", text)?;
     }
     for record in records {
         writeln!(out, "    {}", one_line(record))?;
@@ -124,6 +130,8 @@ mod tests {
                 SourcePreview {
                     source: "houses".into(),
                     rows: 20,
+                    decided: 3,
+                    children: [("items".to_owned(), 12), ("parts".to_owned(), 1)].into(),
                     records: vec!["{\"a\":\"\u{85}\"}".into()],
                     is_all: true,
                     columns: vec![
@@ -147,6 +155,8 @@ mod tests {
     Price   int                                  `1`, `2`
     pm2\\.5  float      3 of 20 missing           `0.5`
     a\\nb    text                                 `x\\r\\ny`, `\\u{1b}[1m`
+    child table    `items`: 12 rows from the first 3 records
+    child table    `parts`: 1 row from the first 3 records
     {\"a\":\"\\u{85}\"}
   gone             there is no file
 ";

@@ -77,10 +77,15 @@ fn reason_of(sample: &str) -> Option<String> {
 
 /// Writes warnings, each with the key that changes the decision.
 pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
+    write_warnings_of("", warnings, out)
+}
+
+/// The same, each after the words `of`, which say when it was found.
+pub(super) fn write_warnings_of(of: &str, warnings: &[Warning], out: &mut String) -> fmt::Result {
     for Warning { code, message, key } in warnings {
         let key = key.as_ref().map(|key| format!("; see `{key}`"));
         let text = format!(
-            "{}: {message}{}",
+            "{of}{}: {message}{}",
             code.replace('_', " "),
             key.unwrap_or_default()
         );

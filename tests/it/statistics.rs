@@ -155,6 +155,46 @@ fn a_dataset_of_other_settings_is_said_to_be_where_it_is_trained_on_or_measured(
 }
 
 #[test]
+fn a_dataset_of_other_settings_is_said_to_be_where_it_is_planned_on_or_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let file = write_pipeline(at, "", "epochs = 1");
+    write_rows(at, "rows-1.csv", 300, 3, |random| {
+        random.below(1000).to_string()
+    });
+    let changed = [
+        "--set",
+        "dataset.split.train=0.7",
+        "--set",
+        "dataset.split.test=0.2",
+    ];
+    let codes = |arguments: &[&str]| {
+        let report = json_of(at, arguments);
+        let warnings = report["warnings"].as_array().cloned().unwrap_or_default();
+        let codes = warnings.iter().map(|w| w["code"].as_str().unwrap());
+        codes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    run(at, &["ingest", file]).expect(0);
+    // Nothing is built yet.
+    assert!(codes(&[&["plan", file][..], &changed].concat()).is_empty());
+    run(at, &["shards", "build", file]).expect(0);
+    let export = ["export", file, "--format", "parquet", "--overwrite", "--to"];
+    let of_dataset = [&export[..], &["dataset"]].concat();
+    let of_source = [&export[..], &["source", "--source", "rows"]].concat();
+    for command in [&["plan", file][..], &of_dataset[..], &of_source[..]] {
+        assert!(codes(command).is_empty(), "{command:?}");
+    }
+    for command in [&["plan", file][..], &of_dataset[..]] {
+        let found = codes(&[command, &changed].concat());
+        assert_eq!(found, ["dataset_settings_changed"], "{command:?}");
+    }
+    assert!(codes(&[&of_source[..], &changed].concat()).is_empty());
+    let shown = run(at, &[&of_dataset[..], &changed].concat()).expect(0);
+    let part = "the exported rows are those of the existing dataset";
+    assert!(shown.stdout.contains(part) && shown.stderr.contains(part));
+}
+
+#[test]
 fn a_mixture_of_datasets_of_one_source_is_said_to_leak() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

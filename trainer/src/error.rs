@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     Classified, ContractError, ErrorKind,
+    count::counted,
     ids::{Epoch, Step},
     manifest::Split,
 };
@@ -77,8 +78,8 @@ pub enum Error {
     },
     /// A search has nothing to show.
     #[error(
-        "none of the {trials} trials of the search in `{url}` finished: their losses were not finite; search lower learning \
-         rates"
+        "none of the {tried} of the search in `{url}` finished: their losses were not finite; search lower learning rates",
+        tried = counted(*trials as u64, "trial")
     )]
     NoTrial {
         /// The search's folder.
@@ -98,8 +99,9 @@ pub enum Error {
     },
     /// No checkpoint of the run can be used.
     #[error(
-        "cannot resume `{url}`: none of its {count} checkpoints can be used; restore one from a copy, or remove the \
-         folder to train from the start"
+        "cannot resume `{url}`: none of its {checkpoints} can be used; restore one from a copy, or remove the folder to \
+         train from the start",
+        checkpoints = counted(*count as u64, "checkpoint")
     )]
     AllDamaged {
         /// Run folder.
@@ -131,8 +133,10 @@ pub enum Error {
     },
     /// Too many batches were left out.
     #[error(
-        "stopped: more than {max_skipped} batches of {window_steps} steps were skipped; look at the samples that \
-         `metrics.jsonl` names, lower `train.learning_rate`, or raise `train.guard.max_skipped` and resume"
+        "stopped: more than {batches} of {steps} were skipped; look at the samples that `metrics.jsonl` names, lower \
+         `train.learning_rate`, or raise `train.guard.max_skipped` and resume",
+        batches = counted((*max_skipped).into(), "batch"),
+        steps = counted(*window_steps, "step")
     )]
     TooManySkipped {
         /// Most that may be left out.
@@ -145,9 +149,10 @@ pub enum Error {
     /// The loss diverged again and again.
     #[error(
         "stopped at step `{step}` of epoch `{number}`: the loss is `{loss}`, the mean before it rose was `{mean}`, and the \
-         weights were rolled back {rollbacks} times already; lower `train.learning_rate`, clip more \
+         weights were rolled back {times} already; lower `train.learning_rate`, clip more \
          (`train.clip_norm`), or raise `train.guard.max_rollbacks` and resume",
-        number = .epoch.next()
+        number = .epoch.next(),
+        times = counted(*rollbacks as u64, "time")
     )]
     Diverged {
         /// Steps taken before this one.
@@ -320,3 +325,41 @@ pub(crate) fn config(key: &str, reason: impl Into<String>) -> Error {
 
 #[cfg(test)]
 mod snapshots;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_something_is_not_named_as_several() {
+        let url = || "file:///runs".to_owned();
+        let none = Error::NoTrial {
+            url: url(),
+            trials: 1,
+        };
+        let skipped = Error::TooManySkipped {
+            max_skipped: 1,
+            window_steps: 100,
+            source: Box::new(Error::NoTrial {
+                url: url(),
+                trials: 2,
+            }),
+        };
+        let damaged = Error::AllDamaged {
+            url: url(),
+            count: 1,
+            source: Box::new(Error::NoTrial {
+                url: url(),
+                trials: 2,
+            }),
+        };
+        for (error, part) in [
+            (none, "none of the 1 trial of the search"),
+            (skipped, "more than 1 batch of 100 steps were skipped"),
+            (damaged, "none of its 1 checkpoint can be used"),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

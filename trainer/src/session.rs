@@ -26,6 +26,7 @@ pub(crate) mod train;
 
 use feedline_schemas::{
     checkpoint::{EarlyStopping, GuardState, Plateau, RunningLoss},
+    count::counted,
     ids::{Epoch, Step},
     progress::Event,
     report::Warning,
@@ -117,7 +118,8 @@ fn warning_of(schedule: &Schedule) -> Option<Warning> {
     let (warmup, total) = (schedule.warmup_steps, schedule.total_steps);
     (warmup >= total).then(|| {
         let message = format!(
-            "the run has {total} steps and its warm-up {warmup}: it ends before the learning rate has reached its peak"
+            "the run has {} and its warm-up {warmup}: it ends before the learning rate has reached its peak",
+            counted(total, "step")
         );
         Warning::new("long_warmup", message).with_key("train.schedule.warmup_steps")
     })

@@ -1,7 +1,9 @@
 //! Warnings of keys that have no effect in a run, or hardly the one that they are set for.
 
 use feedline_schemas::{
-    config::{GuardConfig, LoraConfig, TrainConfig},
+    config::{GuardConfig, LoraConfig, ModelKind, TrainConfig},
+    count::counted,
+    manifest::DatasetCounts,
     report::Warning,
 };
 
@@ -19,14 +21,42 @@ pub(crate) fn warnings(config: &TrainConfig, schedule: &Schedule, layout: &Layou
         of_steps(schedule),
         of_patience(config, schedule),
         of_guard(&config.guard),
+        of_skip(config, layout),
+        of_dropout(config, layout),
         config.lora.as_ref().and_then(|lora| of_rank(lora, layout)),
         of_frozen_base(config),
     ];
     let found: Vec<Warning> = found.into_iter().flatten().collect();
-    for warning in &found {
-        tracing::warn!(code = warning.code, "{}", warning.message);
-    }
+    found.iter().for_each(log);
     found
+}
+
+fn log(warning: &Warning) {
+    tracing::warn!(code = warning.code, "{}", warning.message);
+}
+
+/// Warning of a batch that was set to more samples than the training split of these `counts` has, where an epoch of the run
+/// has so many `batches`. The default size is no wish for batches of that size.
+pub(crate) fn of_batch(
+    config: &TrainConfig,
+    counts: &DatasetCounts,
+    batches: u64,
+) -> Option<Warning> {
+    let (size, rows) = (u64::from(config.batch_size), counts.train);
+    // A sample of tokens is no row, and a mixture has rows of several datasets.
+    let is_other = counts.tokens.is_some() || config.mixture.is_some();
+    let is_default = config.batch_size == TrainConfig::default().batch_size;
+    if is_other || is_default || batches != 1 || size <= rows {
+        return None;
+    }
+    let message = format!(
+        "`train.batch_size = {size}` is more than the training split has, {}: each epoch is one step with all of them; a \
+         smaller batch takes more steps",
+        counted(rows, "sample")
+    );
+    let warning = Warning::new("large_batch", message).with_key("train.batch_size");
+    log(&warning);
+    Some(warning)
 }
 
 /// A fall or a period of the learning rate that the run does not reach.
@@ -42,16 +72,18 @@ fn of_steps(schedule: &Schedule) -> Option<Warning> {
                 return None;
             }
             let what = "the learning rate falls";
+            let steps = counted(total, "step");
             (
                 key,
-                format!("the run has {total} steps, and {what} after step {last}"),
+                format!("the run has {steps}, and {what} after step {last}"),
             )
         }
         Course::Restarts { period, .. }
             if schedule.warmup_steps.saturating_add(*period) > total =>
         {
+            let steps = counted(total, "step");
             let message =
-                format!("the run has {total} steps and ends within its first period of {period}");
+                format!("the run has {steps} and ends within its first period of {period}");
             ("period", message)
         }
         _ => return None,
@@ -68,8 +100,9 @@ fn of_patience(config: &TrainConfig, schedule: &Schedule) -> Option<Warning> {
     let stop = config.patience;
     (stop > 0 && patience >= stop).then(|| {
         let message = format!(
-            "training stops after {stop} epochs without a lower loss (`train.patience`), before the learning rate falls after \
-             more than {patience}"
+            "training stops after {} without a lower loss (`train.patience`), before the learning rate falls after \
+             more than {patience}",
+            counted(stop.into(), "epoch")
         );
         Warning::new(NO_EFFECT, message).with_key("train.schedule.patience")
     })
@@ -83,6 +116,37 @@ fn of_guard(guard: &GuardConfig) -> Option<Warning> {
     (guard.spike_factor == 0.0 && is_set).then(|| {
         let message = "`train.guard.spike_factor = 0` looks for no spikes, so `spike_steps` and `max_rollbacks` have no effect";
         Warning::new(NO_EFFECT, message).with_key("train.guard.spike_factor")
+    })
+}
+
+/// Skips in a model without a hidden layer that is as wide as its input.
+fn of_skip(config: &TrainConfig, layout: &Layout) -> Option<Warning> {
+    let model = &config.model;
+    if model.r#type != ModelKind::Mlp || model.skip != Some(true) {
+        return None;
+    }
+    let weights = layout.trained_entries().iter().filter(|entry| {
+        entry.shape.len() == 2
+            && entry.name.starts_with("layer.")
+            && entry.name.ends_with(".weight")
+    });
+    let weights: Vec<&[usize]> = weights.map(|entry| entry.shape.as_slice()).collect();
+    // The last layer is not hidden.
+    let hidden = weights.split_last().map_or(&[][..], |(_, hidden)| hidden);
+    if hidden.iter().any(|shape| shape[0] == shape[1]) {
+        return None;
+    }
+    let message = "`train.model.skip` adds the input of a hidden layer that is as wide as its output, and the model has none, so \
+                   it has no effect; give neighbouring layers of `train.model.hidden` the same width";
+    Some(Warning::new(NO_EFFECT, message).with_key("train.model.skip"))
+}
+
+/// Dropout in a model without a layer that has any.
+fn of_dropout(config: &TrainConfig, layout: &Layout) -> Option<Warning> {
+    (config.model.dropout > 0.0 && layout.dropouts() == 0).then(|| {
+        let message = "dropout is part of hidden layers, and the model has none, so `train.model.dropout` has no effect; give \
+                       `train.model.hidden` a layer";
+        Warning::new(NO_EFFECT, message).with_key("train.model.dropout")
     })
 }
 
@@ -194,5 +258,70 @@ mod tests {
         };
         assert_eq!(of_rank(400), ["train.lora.rank", "train.lora"]);
         assert_eq!(of_rank(4), ["train.lora"]);
+    }
+
+    #[test]
+    fn skips_without_a_layer_as_wide_as_its_input_are_named() {
+        let of_widths = |widths: &[usize], skip| {
+            let mut config = TrainConfig::default();
+            config.model.r#type = ModelKind::Mlp;
+            config.model.skip = skip;
+            let mut builder = crate::model::layers::Builder::new();
+            for (i, pair) in widths.windows(2).enumerate() {
+                let (name, gain) = (format!("layer.{i}"), crate::model::layers::Gain::He);
+                crate::model::layers::Linear::new(&mut builder, &name, &[pair[0]], pair[1], gain);
+            }
+            of_skip(&config, &builder.finish()).and_then(|warning| warning.key)
+        };
+        let named = Some("train.model.skip".to_owned());
+        assert_eq!(of_widths(&[9, 16, 1], Some(true)), named);
+        assert_eq!(of_widths(&[9, 16, 8, 1], Some(true)), named);
+        // Neither the last layer nor a key that is not set.
+        assert_eq!(of_widths(&[9, 1, 1], Some(true)), named);
+        assert_eq!(of_widths(&[9, 16, 8, 1], Some(false)), None);
+        assert_eq!(of_widths(&[9, 16, 8, 1], None), None);
+        // A hidden layer as wide as the features, or as the one before.
+        assert_eq!(of_widths(&[9, 9, 1], Some(true)), None);
+        assert_eq!(of_widths(&[9, 16, 16, 1], Some(true)), None);
+    }
+
+    #[test]
+    fn dropout_in_a_model_without_hidden_layers_is_named() {
+        let of = |dropout, has_hidden: bool| {
+            let mut config = TrainConfig::default();
+            config.model.dropout = dropout;
+            let mut builder = crate::model::layers::Builder::new();
+            if has_hidden {
+                crate::model::layers::Dropout::new(&mut builder, dropout);
+            }
+            of_dropout(&config, &builder.finish()).and_then(|warning| warning.key)
+        };
+        assert_eq!(of(0.1, false).as_deref(), Some("train.model.dropout"));
+        assert_eq!(of(0.1, true), None);
+        assert_eq!(of(0.0, false), None);
+    }
+
+    #[test]
+    fn a_batch_set_to_more_samples_than_there_are_is_named_with_their_number() {
+        let of = |batch_size, rows, batches| {
+            let config = TrainConfig {
+                batch_size,
+                ..TrainConfig::default()
+            };
+            let counts = DatasetCounts {
+                train: rows,
+                ..DatasetCounts::default()
+            };
+            of_batch(&config, &counts, batches)
+        };
+        let found = of(5_000, 80, 1).unwrap();
+        assert_eq!(found.key.as_deref(), Some("train.batch_size"));
+        assert!(found.message.contains("`train.batch_size = 5000`"));
+        assert!(found.message.contains("80 samples"), "{}", found.message);
+        assert!(of(5_000, 1, 1).unwrap().message.contains("1 sample:"));
+        assert_eq!(of(80, 80, 1), None);
+        assert_eq!(of(79, 80, 2), None);
+        let default = TrainConfig::default().batch_size;
+        assert_eq!(of(default, 80, 1), None);
     }
 }

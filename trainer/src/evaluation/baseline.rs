@@ -7,6 +7,7 @@
 use feedline_schemas::{
     checkpoint::BestEpoch,
     config::{BaselinePolicy, LossConfig, LossKind, PositiveWeight, TrainConfig},
+    count::counted,
     manifest::{NaiveForecast, Split},
     report::Warning,
 };
@@ -236,11 +237,11 @@ pub(crate) fn of_naive(
             false => String::new(),
         };
         let message = format!(
-            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} rows before, which needs no model{known}",
+            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} before, which needs no model{known}",
             metric(found),
             metric(value),
             forecast.method.as_str(),
-            forecast.lag
+            counted(forecast.lag.into(), "row")
         );
         Warning::new("worse_than_naive", message).with_key(KEY)
     })
@@ -287,7 +288,7 @@ mod tests {
             of_naive(config, &naive, (split, 10, &metrics)).map(|warning| warning.message)
         };
         let rmse = found(&config, Split::Test, &[("rmse", 2.5)]).unwrap();
-        assert!(rmse.contains("`last_value` of 1 rows before"), "{rmse}");
+        assert!(rmse.contains("`last_value` of 1 row before"), "{rmse}");
         // A forecast that is known for few of the windows is another measure.
         let among = |rows| {
             let metrics = metrics(&[("rmse", 2.5)]);

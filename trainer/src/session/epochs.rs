@@ -3,6 +3,7 @@
 use feedline_schemas::{
     checkpoint::{BestEpoch, EarlyStopping, RunningLoss},
     config::OptimizerKind,
+    count::counted,
     ids::Step,
     loader_state::LoaderState,
     manifest::Split,
@@ -161,11 +162,14 @@ impl<D: Data> TrainSession<'_, D> {
             self.meter.noted(self.watch.clock.monotonic());
             let next = batches.next();
             self.meter.waited(self.watch.clock.monotonic());
-            let batch = next.unwrap_or_else(|| Err(self.plan.dataset_error(format!(
-                "epoch {} ended after {} of {per_epoch} batches; verify it with `feedline shards verify`",
-                self.position.epoch.next(),
-                batch_number - 1,
-            ))));
+            let batch = next.unwrap_or_else(|| {
+                Err(self.plan.dataset_error(format!(
+                    "epoch {} ended after {} of {}; verify it with `feedline shards verify`",
+                    self.position.epoch.next(),
+                    batch_number - 1,
+                    counted(per_epoch, "batch"),
+                )))
+            });
             let batch = match batch {
                 Ok(batch) => batch,
                 // What the step before has to say comes first.

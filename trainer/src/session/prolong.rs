@@ -6,6 +6,7 @@
 
 use feedline_schemas::{
     config::{ScheduleConfig, TrainConfig},
+    count::counted,
     run::{ContinuedFrom, RunRecord, RunState},
 };
 use serde::{Deserialize, Serialize};
@@ -197,7 +198,8 @@ fn go_on(
     let (epoch, epochs) = (header.epoch.get(), plan.settings.config().epochs);
     if epoch >= epochs {
         return Ok(Err(format!(
-            "it has taken {epoch} epochs already, and `train.epochs` is {epochs}"
+            "it has taken {} already, and `train.epochs` is {epochs}",
+            counted(epoch, "epoch")
         )));
     }
     let per_epoch = opened.loaders.batches_per_epoch();

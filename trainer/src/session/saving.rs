@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use feedline_schemas::{
     checkpoint::{CheckpointHeader, EarlyStopping, GuardState, Plateau, RunningLoss},
+    count::counted,
     ids::{Hash128, Step},
     loader_state::LoaderState,
     run::ContinuedFrom,
@@ -47,8 +48,9 @@ impl<D: Data> TrainSession<'_, D> {
         if let (None, Some(steps)) = (own, snapshot.header.config.schedule.warmup_steps) {
             tracing::warn!(
                 key = "train.schedule.warmup_steps",
-                "the checkpoint was written with a warm-up of {steps} steps; by default it is now at most a tenth of the steps, so \
-                 learning rates may differ from here on; write the key to keep them"
+                "the checkpoint was written with a warm-up of {}; by default it is now at most a tenth of the steps, so \
+                 learning rates may differ from here on; write the key to keep them",
+                counted(steps, "step")
             );
         }
         let checkpoints = self.saving.checkpoints().clone();

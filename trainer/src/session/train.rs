@@ -173,9 +173,12 @@ impl OpenedTraining<'_> {
         };
         let settings = &opened.plan.settings;
         if group.local_rank() == 0 {
-            let schedule = settings.schedule(opened.loaders.batches_per_epoch());
+            let (config, batches) = (settings.config(), opened.loaders.batches_per_epoch());
+            let schedule = settings.schedule(batches);
             let layout = engine.model().layout();
-            warnings.extend(no_effect::warnings(settings.config(), &schedule, layout));
+            warnings.extend(no_effect::warnings(config, &schedule, layout));
+            let counts = &opened.loaders.manifest().counts;
+            warnings.extend(no_effect::of_batch(config, counts, batches));
         }
         let (initial, of_init) = opened.initial(&engine)?;
         warnings.extend(of_init);

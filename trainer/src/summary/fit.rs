@@ -1,6 +1,8 @@
 //! Check that a training fits, and advice where it does not.
 
-use feedline_schemas::{config::TrainConfig, manifest::Layout, report::Warning, units::ByteSize};
+use feedline_schemas::{
+    config::TrainConfig, count::counted, manifest::Layout, report::Warning, units::ByteSize,
+};
 use serde::Serialize;
 
 use super::{Machine, Summary, layout_of, summary};
@@ -241,8 +243,8 @@ fn of_ranks(
         None => "so the weights differ in their last bits from those of other numbers of ranks",
     };
     let told = format!(
-        "the {ranks} ranks do not divide the parts of a batch of {} rows, {effect}",
-        config.batch_size
+        "the {ranks} ranks do not divide the parts of a batch of {}, {effect}",
+        counted(config.batch_size.into(), "row")
     );
     let to_start = best_ranks(config, found, ranks);
     if !to_start.fitting.is_empty() {

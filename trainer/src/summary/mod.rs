@@ -8,6 +8,7 @@ use std::fmt;
 
 use feedline_schemas::{
     config::{ModelKind, Precision, TrainConfig},
+    count::counted,
     manifest::{Layout, Split, TargetKind},
     units::ByteSize,
 };
@@ -249,10 +250,10 @@ impl fmt::Display for Summary {
             self.parameters, self.buffers
         );
         let parts = format!(
-            ", about, in {}, for {} part(s) of at most {} rows at a time",
+            ", about, in {}, for {} of at most {} at a time",
             name_of(&self.precision),
-            self.parts,
-            self.part_rows
+            counted(self.parts, "part"),
+            counted(self.part_rows, "row")
         );
         line(f, "weights", memory.parameters, &counts)?;
         line(f, "gradients", memory.gradients, "")?;
@@ -328,7 +329,7 @@ model mlp
   weights          1.8 KiB for 243 parameters, 0 buffers, and a copy to compute with
   gradients        5.6 KiB
   optimizer        1.8 KiB
-  activations      113.0 KiB, about, in f32, for 2 part(s) of at most 128 rows at a time
+  activations      113.0 KiB, about, in f32, for 2 parts of at most 128 rows at a time
   best weights     972 B
   checkpoint       2.8 KiB while it is written
   together         126.2 KiB besides the loader's

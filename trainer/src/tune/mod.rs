@@ -147,13 +147,15 @@ pub fn tune(
     search.finish()
 }
 
-/// Checks `[tune]` without a dataset.
+/// Checks `[tune]` without a dataset: every listed value, and both ends of each range, must make a configuration that can be
+/// used. `make` is that of [`tune`].
 ///
 /// # Errors
 /// [`Error::Config`] that names the key.
-pub fn check(config: &TuneConfig) -> Result<(), Error> {
+pub fn check(config: &TuneConfig, make: &Make<'_>) -> Result<(), Error> {
     let parameters = space::space(config)?;
-    metric(config, &parameters).map(drop)
+    metric(config, &parameters)?;
+    check_values(&parameters, make)
 }
 
 /// Sections whose keys change what the loss is.
@@ -194,18 +196,38 @@ const SPLITS: [Split; 2] = [Split::Train, Split::Validation];
 
 /// Every value at the ends and in the lists must make a configuration that can be used, before hours are spent on others.
 fn check_values(parameters: &[Parameter], make: &Make<'_>) -> Result<(), Error> {
-    for parameter in parameters {
+    // What is wrong without a searched value is no fault of one.
+    settings::check(&made(parameters, make, &[])?)?;
+    for (index, parameter) in parameters.iter().enumerate() {
         let places = match &parameter.values {
             ValueRange::Listed(_) => parameter.values.grid(),
             ValueRange::Between { .. } => Vec::from(<[f64; 2]>::from(parameter.values.span())),
         };
         for place in places {
             let value = parameter.values.value(place);
-            let config = made(parameters, make, &[(parameter.key.clone(), value)])?;
-            settings::check(&config)?;
+            let tried = [(parameter.key.clone(), value.clone())];
+            let config = make(&tried[..]).map_err(|(key, reason)| Error::Config { key, reason });
+            let checked = config.and_then(|config| settings::check(&config));
+            checked.map_err(|error| refused_value(error, index, &parameter.key, &value))?;
         }
     }
     Ok(())
+}
+
+/// The error of a configuration with `value` for `searched`, as one of the parameter at `index`.
+fn refused_value(error: Error, index: usize, searched: &str, value: &Value) -> Error {
+    let (key, reason) = match error {
+        Error::Config { key, reason } => (key, reason),
+        error => return error,
+    };
+    let at = match key == searched {
+        true => String::new(),
+        false => format!("`{key}`: "),
+    };
+    Error::Config {
+        key: format!("tune.parameter.{index}.key"),
+        reason: format!("`{searched}` cannot be `{value}`: {at}{reason}"),
+    }
 }
 
 /// A configuration, or an error that names the parameter of the key.

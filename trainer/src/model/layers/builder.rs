@@ -391,6 +391,11 @@ impl Layout {
         self.trained
     }
 
+    /// Places where dropout draws, without those of adapters.
+    pub(crate) const fn dropouts(&self) -> usize {
+        self.dropouts
+    }
+
     /// The parameters.
     pub(crate) fn trained_entries(&self) -> &[Parameter] {
         &self.entries[..self.trained]

@@ -4,7 +4,10 @@
 //! them. Then all numbers go through the `hidden` layers, with dropout, to the outputs.
 
 use burn::tensor::Tensor;
-use feedline_schemas::config::{ModelConfig, NormKind, PoolKind};
+use feedline_schemas::{
+    config::{ModelConfig, NormKind, PoolKind},
+    count::counted,
+};
 
 use super::blocks::{Dense, Norm, Style, activation, sizes};
 use crate::{
@@ -72,9 +75,9 @@ impl CnnTrunk {
             let (stage, after) = stage.ok_or_else(|| {
                 let [_, height, width] = sizes;
                 let reason = format!(
-                    "images of {height}x{width} cannot be halved {} times; give fewer, or set \
+                    "images of {height}x{width} cannot be halved {}; give fewer, or set \
                      `train.model.pool` to `none`",
-                    channels.len()
+                    counted(channels.len() as u64, "time")
                 );
                 wrong("model.channels", reason)
             })?;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::config::{
-    ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight,
+use feedline_schemas::{
+    config::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
+    count::counted,
 };
 
 use super::Loss;
@@ -177,9 +178,10 @@ fn weights(config: Option<&ClassWeights>, task: &Task) -> Result<Option<Vec<f32>
             Ok(Some(weights.iter().copied().map(single).collect()))
         }
         Some(ClassWeights::Each(weights)) => {
-            let found = weights.len();
+            let found = counted(weights.len() as u64, "number");
+            let classes = counted(classes as u64, "class");
             let reason = format!(
-                "it has {found} numbers, the dataset {classes} classes; give weights by name: {}",
+                "it has {found}, the dataset {classes}; give weights by name: {}",
                 class_outputs::list(task.classes())
             );
             Err(wrong(CLASS_WEIGHTS, reason))

@@ -1,6 +1,7 @@
 //! Check that the shards of a dataset fit the model of a run.
 
 use feedline_schemas::{
+    count::counted,
     manifest::{Layout, TargetKind},
     run::RunRecord,
     transform::TransformArtefact,
@@ -102,7 +103,10 @@ fn described(layout: &Layout) -> String {
         TargetKind::Classification { classes } => format!("of {classes} classes"),
     };
     match layout {
-        Layout::Dense { features, .. } => format!("rows of {features} features {target}"),
+        Layout::Dense { features, .. } => {
+            let features = counted((*features).into(), "feature");
+            format!("rows of {features} {target}")
+        }
         Layout::Images { .. } => format!("images {target}"),
         Layout::Tokens { vocabulary, .. } => format!("texts of {vocabulary} token ids"),
         Layout::Multi {
@@ -115,7 +119,8 @@ fn described(layout: &Layout) -> String {
             let texts = tokens.map_or_else(String::new, |tokens| {
                 format!(", {} of {} token ids", tokens.length, tokens.vocabulary)
             });
-            format!("samples of {features} features{images}{texts} {target}")
+            let features = counted((*features).into(), "feature");
+            format!("samples of {features}{images}{texts} {target}")
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Diagnostics of a split as tables and charts.
 
 use feedline_report::{AxisX, Chart, ChartSeries, TableRow, escape, foldable, number};
-use feedline_schemas::diagnostics::{
-    ClassDiagnostics, ClassScores, Diagnostics, MATRIX_CLASSES, NumberDiagnostics,
-    TargetDiagnostics,
+use feedline_schemas::{
+    count::counted,
+    diagnostics::{
+        ClassDiagnostics, ClassScores, Diagnostics, MATRIX_CLASSES, NumberDiagnostics,
+        TargetDiagnostics,
+    },
 };
 
 use crate::{
@@ -81,9 +84,9 @@ fn matrix(split: &str, found: &ClassDiagnostics, classes: &[String]) -> String {
         return String::new();
     }
     let mut out = format!(
-        "<div class=\"scroll\"><table class=\"matrix\"><caption>Confusion matrix: {} rows of the {split} split by class and \
+        "<div class=\"scroll\"><table class=\"matrix\"><caption>Confusion matrix: {} of the {split} split by class and \
          predicted class, with the fraction of the class.</caption>\n<thead><tr><th scope=\"col\">class \\ predicted</th>",
-        found.rows
+        counted(found.rows, "row")
     );
     for (class, _) in found.matrix.iter().enumerate() {
         let name = name_of(class, classes);
