@@ -338,8 +338,8 @@ pub(super) fn write_suggestions(suggestions: &[Suggestion], out: &mut String) ->
         "pagination suggested by first responses; none of it is used"
     )?;
     if suggestions.is_empty() {
-        let none = "no `rest` source has no pagination and has landed nothing yet";
-        return line(out, "no request was sent", none);
+        let none = "none, since every `rest` source has a pagination or has landed rows";
+        return line(out, "requests", none);
     }
     suggestions
         .iter()

@@ -7,13 +7,17 @@
 
 mod body;
 mod first_number;
+mod line;
 mod order;
 
 use reqwest::header::{HeaderMap, LINK};
 use url::Url;
 
-use self::body::{Field, fields, list};
 pub(crate) use self::first_number::have_different_records;
+use self::{
+    body::{Field, fields, list},
+    line::{Line, quoted},
+};
 use super::link;
 use feedline_readers::value::Value;
 use feedline_schemas::count::counted;
@@ -61,53 +65,6 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
         reason,
         unnumbered,
     }
-}
-
-/// An inline table that is being written.
-struct Line {
-    text: String,
-    /// Query parameter of the page number, if the number of the first page is not known.
-    unnumbered: Option<String>,
-}
-
-impl Line {
-    fn new(kind: &str) -> Self {
-        Self {
-            text: format!("pagination = {{ type = {}", quoted(kind)),
-            unnumbered: None,
-        }
-    }
-
-    fn with(mut self, key: &str, text: &str) -> Self {
-        self.text += &format!(", {key} = {}", quoted(text));
-        self
-    }
-
-    fn with_number(mut self, key: &str, number: u64) -> Self {
-        self.text += &format!(", {key} = {number}");
-        self
-    }
-
-    /// Adds the number of the first page, which comes before page `next`.
-    fn before_page(self, next: u64) -> Self {
-        match next {
-            1 => self.with_number("first_page", 0),
-            _ => self,
-        }
-    }
-
-    /// Adds the path of the total number of records.
-    fn with_total(self, total: Option<&Total<'_>>) -> Self {
-        match total {
-            Some(Total { key, place, .. }) => self.with(key, place),
-            None => self,
-        }
-    }
-}
-
-/// A basic string of TOML.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Total number of records, and its path.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Found, body::list, quoted};
+use super::{Found, body::list, line::quoted};
 use feedline_readers::value::Value;
 
 impl Found {

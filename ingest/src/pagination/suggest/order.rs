@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, civil::Date};
 
-use super::Line;
+use super::line::Line;
 use feedline_readers::value::Value;
 
 const KEYS: [&str; 5] = ["id", "ID", "Id", "_id", "key"];
