@@ -92,8 +92,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         pipeline: Pipeline,
         /// Also send one request to each `rest` source that has no pagination and has landed
-        /// nothing, and suggest a pagination by its first response; pages 0 and 1 are requested too
-        /// if the response does not show the number of the first page; nothing is landed or changed
+        /// nothing, and suggest a pagination by its first response; up to four pages are requested
+        /// too if it does not show whether there are more, or the number of the first; nothing is
+        /// landed or changed
         #[arg(long)]
         ask: bool,
     },

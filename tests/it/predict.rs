@@ -123,7 +123,7 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     assert!(
         bad.expect(1)
             .stderr
-            .contains("it lacks 1 of the 4 columns that are asked for: `nothing`")
+            .contains("it lacks 1 of the 4 needed columns: `nothing`")
     );
     assert!(!folder.join("x.csv").exists());
 }

@@ -8,12 +8,12 @@ use feedline_readers::value::Value;
 impl Found {
     /// Suggests pages that are numbered by the query parameter `param`.
     pub(crate) fn numbered_by(self, param: &str) -> Self {
-        let param = quoted(param);
+        let name = quoted(param);
         Self {
             pagination: Some(format!(
-                "pagination = {{ type = \"page\", page_param = {param} }}"
+                "pagination = {{ type = \"page\", page_param = {name} }}"
             )),
-            reason: format!("pages 1 and 2 by the parameter {param} have different records"),
+            reason: format!("pages 1 and 2 by the parameter `{param}` have different records"),
             ..self
         }
     }

@@ -166,7 +166,7 @@ async fn a_count_of_a_full_page_is_no_total_and_pages_1_and_2_show_the_others() 
         assert_eq!(found.pagination.as_deref(), expected, "{found:?}");
         let reason = found.reason.unwrap_or_default();
         let shown = match numbers {
-            true => "pages 1 and 2 by the parameter \"page\" have different records",
+            true => "pages 1 and 2 by the parameter `page` have different records",
             false => "`count` may count the records of this page alone; 10 records came",
         };
         assert!(reason.contains(shown), "{reason}");

@@ -1,4 +1,4 @@
-//! Expectations for the cells of new rows: violations are counted, and every row is predicted.
+//! Expectations for the cells of new rows: violations are counted, and reject no row.
 
 use arrow::array::RecordBatch;
 use feedline_schemas::{
@@ -83,17 +83,13 @@ impl ExpectedInputs {
     }
 
     fn warning(&self, Violation { path, rows, sample }: &Violation) -> Warning {
-        let (are, they_are) = match *rows {
-            1 => ("is", "it is"),
-            _ => ("are", "they are"),
-        };
+        let are = if *rows == 1 { "is" } else { "are" };
         let such_as = match sample.as_str() {
             "" => String::new(),
             sample => format!(", such as `{sample}`"),
         };
         let message = format!(
-            "{} {are} not as `{path}` in `{}` expects{such_as}; {they_are} predicted, since expectations reject rows of a \
-             build only",
+            "{} {are} not as `{path}` in `{}` expects{such_as}; expectations reject rows of a build only, and none here",
             counted(*rows, "new row"),
             self.url
         );
@@ -165,9 +161,9 @@ mod tests {
         });
         let messages: Vec<String> = messages.collect();
         let begins = [
-            "3 new rows are not as `price.max` in `expect.toml` expects, such as `900`; they are predicted",
-            "1 new row is not as `price.required` in `expect.toml` expects; it is predicted",
-            "2 new rows are not as `kind.values` in `expect.toml` expects, such as `c`; they",
+            "3 new rows are not as `price.max` in `expect.toml` expects, such as `900`; expectations reject",
+            "1 new row is not as `price.required` in `expect.toml` expects; expectations reject rows of a build only",
+            "2 new rows are not as `kind.values` in `expect.toml` expects, such as `c`; expectations",
         ];
         assert_eq!(messages.len(), begins.len(), "{messages:?}");
         for (message, begin) in messages.iter().zip(begins) {

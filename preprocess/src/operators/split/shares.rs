@@ -111,7 +111,7 @@ fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
         return String::new();
     };
     format!(
-        ", since groups of `{}` stand whole in one: {} in train, {} in validation, {} in test, the largest of {}",
+        ", since groups of `{}` are not divided: {} in train, {} in validation, {} in test, the largest of {}",
         config.key.join("`, `"),
         groups.train,
         groups.validation,

@@ -153,15 +153,12 @@ impl Assembly {
         };
         let nearest = nearest(first, names.names().iter().map(String::as_str));
         let lacks = match wanted.len() {
-            1 => "the column that is".to_owned(),
-            all => format!("{} of the {all} columns that are", lacking.len()),
+            1 => "the needed column".to_owned(),
+            all => format!("{} of the {all} needed columns", lacking.len()),
         };
         Err(Error::input(
             format!("`{file}`"),
-            format!(
-                "it lacks {lacks} asked for: {}{nearest}",
-                listed(&lacking, "`")
-            ),
+            format!("it lacks {lacks}: {}{nearest}", listed(&lacking, "`")),
             match self.added.is_empty() {
                 true => {
                     "give all columns of the training data, with an empty cell where a value is missing"
@@ -194,7 +191,7 @@ impl Assembly {
     }
 
     /// Warns once per column of cells that could not be read and count as missing.
-    pub(super) fn tell_unread(&mut self, file: &str) {
+    pub(super) fn warn_unread(&mut self, file: &str) {
         for input in &mut self.inputs {
             let Some(unread) = input.unread.take() else {
                 continue;

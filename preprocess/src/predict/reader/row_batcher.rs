@@ -58,7 +58,7 @@ impl RowBatcher {
         }
         let mut assembly = self.assembly.lock();
         if self.ended {
-            assembly.tell_unread(&self.name);
+            assembly.warn_unread(&self.name);
         }
         assembly.take()
     }

@@ -403,7 +403,7 @@ fn columns_of_objects_are_read_by_their_paths_in_tables_too() {
         // A column that holds no objects has nothing below it.
         let error = open(format, &bytes, &["y.h"]).unwrap_err().to_string();
         assert!(
-            error.contains("it lacks the column that is asked for: `y.h`"),
+            error.contains("it lacks the needed column: `y.h`"),
             "{error}"
         );
     }
@@ -601,9 +601,7 @@ fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains(
-            "it lacks 2 of the 4 columns that are asked for: `rooms`, `new`; did you mean `room`?"
-        ),
+        error.contains("it lacks 2 of the 4 needed columns: `rooms`, `new`; did you mean `room`?"),
         "{error}"
     );
     let lines = b"{\"other\":1}\n".to_vec();

@@ -174,7 +174,7 @@ async fn trap_35_shares_that_a_large_group_misses_are_told_with_rows_and_groups(
         for part in [
             "`dataset.split.tolerance`: the ",
             " of 1000 rows, a share of 0.",
-            "groups of `who` stand whole in one",
+            "groups of `who` are not divided",
             "the largest of 500 rows",
         ] {
             assert!(message.contains(part), "{message}");

@@ -345,7 +345,7 @@ fn rows_with_the_joined_columns_stay_as_they_are() {
     };
     let some = csv_text([some].into_iter());
     let error = built.read(some, &reading).unwrap_err().to_string();
-    let lacking = "it lacks 3 of the 8 columns that are asked for: `rank`, `p_price`, `age`";
+    let lacking = "it lacks 3 of the 8 needed columns: `rank`, `p_price`, `age`";
     assert!(
         error.contains(lacking) && error.contains("all or none"),
         "{error}"
