@@ -45,6 +45,11 @@ train nccl_shares --ranks 2 --set train.parallel.collective=nccl --set train.par
 # Comparisons of weights read them, so this run makes none.
 train nccl_bus --ranks 2 --set train.parallel.collective=nccl --set train.parallel.check_every=1000000 \
     --set train.log_every=1 || exit 1
+# A gradient of 34 MB in sections beside the backward pass, and all of it after that.
+wide=(--ranks 2 --set train.parallel.collective=nccl --set train.parallel.check_every=1000000 --set train.log_every=1
+    --set 'train.model.hidden=[2048,2048,2048]')
+train nccl_sections "${wide[@]}" --set 'train.parallel.bucket_bytes="8 MiB"' || exit 1
+train nccl_whole "${wide[@]}" --set train.parallel.bucket_bytes=0 || exit 1
 
 # The same data and weights to begin with: what the test split says differs by rounding only.
 python3 - "$work" <<'PYTHON' || result=1
@@ -66,6 +71,16 @@ steps = [line["bytes_from_device"] for line in lines if line["kind"] == "step"]
 usual = statistics.median(steps)
 few = usual <= 4096
 print(json.dumps({"check": "nccl_bus", "steps": len(steps), "median_bytes_from_device": usual, "pass": few}))
-sys.exit(0 if passed and few else 1)
+
+# Time of a step's exchanges after the backward pass, and beside it.
+medians = {}
+for name in ("nccl_sections", "nccl_whole"):
+    [metrics] = glob.glob(f"{sys.argv[1]}/{name}/train/**/metrics.jsonl", recursive=True)
+    lines = [line for line in map(json.loads, open(metrics)) if line["kind"] == "step"]
+    keys = ("communication_s", "hidden_communication_s")
+    medians[name] = {key: statistics.median(line[key] for line in lines) for key in keys}
+less = medians["nccl_sections"]["communication_s"] < medians["nccl_whole"]["communication_s"]
+print(json.dumps({"check": "nccl_overlap", "medians": medians, "pass": less}))
+sys.exit(0 if passed and few and less else 1)
 PYTHON
 exit "$result"

@@ -18,6 +18,7 @@ pub(crate) mod prolong;
 pub(crate) mod run_context;
 mod saves;
 mod saving;
+mod section_exchange;
 mod shares;
 mod sharing;
 mod step;
@@ -70,6 +71,8 @@ pub(crate) struct TrainSession<'a, D> {
     feed: DeviceFeed,
     sharing: Sharing,
     sections: Sections,
+    /// Sections of the gradient where ranks sum it on their devices.
+    device_sections: section_exchange::DeviceSections,
     schedule: Schedule,
     saving: Saving,
     log: MetricsLog<'a>,
@@ -146,7 +149,9 @@ impl<'a, D: Data> TrainSession<'a, D> {
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
         let sharing = Sharing::new(engine.trained(), &plan.settings, watch.ranks.place());
-        let sections = plan.settings.sections(engine.model().layout());
+        let layout = engine.model().layout();
+        let sections = plan.settings.sections(layout);
+        let device_sections = sharing.device_sections(layout, plan.settings.section_bytes_max());
         let optimizer = plan.settings.optimizer(sharing.own());
         let state = plan.settings.optimizer_state(sharing.trained());
         let schedule = plan.settings.schedule(data.batches_per_epoch());
@@ -195,6 +200,7 @@ impl<'a, D: Data> TrainSession<'a, D> {
             engine,
             sharing,
             sections,
+            device_sections,
             schedule,
             bucket,
         })

@@ -123,9 +123,14 @@ impl TrainSettings {
 
     /// Sections of the gradient of a model with this layout, for the exchange.
     pub(crate) fn sections(&self, layout: &Layout) -> Sections {
+        Sections::of_bytes(layout, self.section_bytes_max())
+    }
+
+    /// Most bytes of a section of the gradient that has several parameters.
+    pub(crate) fn section_bytes_max(&self) -> usize {
         match self.config.parallel.bucket_bytes.bytes() {
-            0 => Sections::one(layout),
-            bytes => Sections::of_bytes(layout, usize::try_from(bytes).unwrap_or(usize::MAX)),
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
         }
     }
 

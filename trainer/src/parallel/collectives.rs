@@ -35,7 +35,7 @@ pub(crate) struct Ranks {
     transports: Vec<Option<Box<dyn RankTransport>>>,
     pub(super) patience: Patience,
     /// Exchanges tensors on the devices of the ranks.
-    pub(super) tensors: Option<Box<dyn TensorExchange>>,
+    pub(super) tensors: Option<Arc<dyn TensorExchange>>,
 }
 
 impl Ranks {

@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use self::{
     collectives::Ranks,
     frame::largest_message,
-    on_device::TensorOp,
+    on_device::{ExchangeTimes, ExchangeTotals, TensorOp, TensorSender},
     tcp::narrow,
     tree::Tree,
     wire::{RankBounds, Wire},

@@ -7,8 +7,6 @@
 mod batch_sums;
 mod rank_shares;
 
-use std::collections::BTreeMap;
-
 use burn::tensor::{Bool, Device, Tensor};
 use feedline_schemas::{config::OptimizerConfig, ids::Step};
 
@@ -67,8 +65,6 @@ struct StateEntry {
     kind: EntryKind,
     /// Its number in the pack of its kind.
     number: usize,
-    /// Its number among those that are trained, if it is.
-    trained: usize,
 }
 
 /// The numbers of a bucket that change, packed.
@@ -209,11 +205,7 @@ impl DeviceState {
                 EntryKind::OfOthers if shares.is_some() => trained,
                 _ => counts[kind as usize] - 1,
             };
-            StateEntry {
-                kind,
-                number,
-                trained,
-            }
+            StateEntry { kind, number }
         });
         let places: Vec<_> = places.collect();
         let [_, of_others, frozen, buffers] = ranges.map(Pack::new);
@@ -251,7 +243,7 @@ impl DeviceState {
             buffers,
         } = &self.weights;
         let places = self.places.iter();
-        let views = places.map(|&StateEntry { kind, number, .. }| match kind {
+        let views = places.map(|&StateEntry { kind, number }| match kind {
             EntryKind::Trained => self.optimizer.pack().view(trained, number),
             EntryKind::OfOthers => self.of_others.view(of_others, number),
             EntryKind::Frozen => self.frozen.view(&self.kept, number),
@@ -260,9 +252,23 @@ impl DeviceState {
         views.collect()
     }
 
-    /// Sums of what was computed of a batch, whose gradients are taken out.
+    /// The gradient of a batch, packed, whose parts are taken out of `computed`.
+    pub(crate) fn gradient(&self, computed: &mut OnDevice) -> Tensor<1> {
+        let found = std::mem::take(&mut computed.gradients).into_iter();
+        let found = found.map(|(parameter, gradient)| (self.places[parameter].number, gradient));
+        self.optimizer.pack().join(found, &self.device)
+    }
+
+    /// The gradient of what this rank moves, from its sections in bucket order.
+    pub(crate) fn own_gradient(&self, sections: Vec<Tensor<1>>) -> Tensor<1> {
+        if sections.is_empty() {
+            return Tensor::zeros([self.optimizer.pack().len()], &self.device);
+        }
+        Tensor::cat(sections, 0)
+    }
+
+    /// Sums of what was computed of a batch.
     pub(crate) fn sums(&self, computed: &mut OnDevice) -> BatchSums {
-        let gradient = self.gradient(std::mem::take(&mut computed.gradients));
         let sums = computed
             .losses
             .iter()
@@ -272,7 +278,6 @@ impl DeviceState {
             .unwrap_or_else(|| self.zero());
         let unsmoothed = computed.unsmoothed_sum.take();
         BatchSums {
-            gradient,
             unsmoothed_sum: unsmoothed.unwrap_or_else(|| loss_sum.clone()),
             loss_sum,
             observed: self.observed(computed),
@@ -280,27 +285,26 @@ impl DeviceState {
         }
     }
 
-    /// Takes a step along the gradient of a batch, unless a number of it is not finite. `losses` are those of each row. Ranks
-    /// that move shares of the parameters exchange what each needs of the others by `exchange`.
+    /// Takes a step along the gradient of what this rank moves, unless a number of the batch is not finite. `losses` are those of
+    /// each row. Ranks that move shares of the parameters exchange what each needs of the others by `exchange`.
     ///
     /// # Errors
     /// Of the exchange.
     pub(crate) fn step(
         &mut self,
-        sums: BatchSums,
+        (gradient, sums): (Tensor<1>, BatchSums),
         losses: Vec<Tensor<1>>,
         stepping: Stepping<'_>,
         mut exchange: Option<&mut dyn ShareExchange>,
     ) -> Result<StepReport, Error> {
         self.downloaded = false;
         let BatchSums {
-            gradient,
             loss_sum,
             unsmoothed_sum,
             observed,
             of_ranks,
         } = sums;
-        let (gradient, norm) = self.own_gradient(gradient, exchange.as_deref_mut())?;
+        let norm = self.norm(&gradient, exchange.as_deref_mut())?;
         let of_buffers = observed
             .clone()
             .map_or_else(|| self.zero(), optimizer::total);
@@ -366,39 +370,18 @@ impl DeviceState {
         self.weights.of_others = self.of_others.upload(bucket, &self.device);
     }
 
-    /// The gradient of the trained parameters, packed, or in the shares of ranks.
-    fn gradient(&self, found: BTreeMap<usize, Tensor<1>>) -> Tensor<1> {
-        let pack = match &self.shares {
-            Some(shares) => shares.pack(),
-            None => self.optimizer.pack(),
-        };
-        let found = found.into_iter().map(|(parameter, gradient)| {
-            let StateEntry {
-                number, trained, ..
-            } = self.places[parameter];
-            let entry = match &self.shares {
-                Some(_) => trained,
-                None => number,
-            };
-            (entry, gradient)
-        });
-        pack.join(found, &self.device)
-    }
-
-    /// The gradient of what this rank moves, and the norm of all.
-    fn own_gradient(
+    /// The norm of the gradient of all that is moved.
+    fn norm(
         &self,
-        gradient: Tensor<1>,
+        gradient: &Tensor<1>,
         exchange: Option<&mut (dyn ShareExchange + '_)>,
-    ) -> Result<(Tensor<1>, Tensor<1>), Error> {
-        let Some((shares, exchange)) = self.shares.as_ref().zip(exchange) else {
-            let norm = optimizer::length(gradient.clone());
-            return Ok((gradient, norm));
-        };
-        let gradient = shares.own(gradient, self.optimizer.pack().len());
+    ) -> Result<Tensor<1>, Error> {
         let norm = optimizer::length(gradient.clone());
+        let Some((shares, exchange)) = self.shares.as_ref().zip(exchange) else {
+            return Ok(norm);
+        };
         let norms = exchange.sum(shares.with_number(norm))?;
-        Ok((gradient, optimizer::length(norms)))
+        Ok(optimizer::length(norms))
     }
 
     /// Takes the weights that other ranks have moved, and gives them this rank's.

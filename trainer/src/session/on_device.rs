@@ -25,11 +25,12 @@ use crate::{
     error::Error,
     model::engine::OnDevice,
     optim::{loss, loss_scale},
-    parallel::{Phase, Ranks, TensorOp, Wire},
+    parallel::{ExchangeTotals, Phase, Ranks, TensorOp, Wire},
     random::Stream,
     session::{
         device_state::{BatchSums, DeviceState, ShareExchange, Stepping},
         loss_guard::{self, SeenBatch, UpdateVerdict},
+        section_exchange::SectionExchange,
     },
 };
 
@@ -52,8 +53,11 @@ impl<'r> StepExchange<'r> {
     }
 
     fn exchange(&mut self, op: TensorOp, tensor: Tensor<1>) -> Result<Tensor<1>, Error> {
-        let ([tensor], spent) = self.ranks.exchange_tensors([(op, Wire::Full, tensor)])?;
-        self.spent += spent;
+        let number = self.ranks.begin_tensor(op, Wire::Full, tensor);
+        let (tensor, times) = self.ranks.finish_tensor(number)?;
+        let mut totals = ExchangeTotals::default();
+        totals.add(times);
+        self.spent += totals.alone();
         Ok(tensor)
     }
 }
@@ -82,12 +86,13 @@ impl<D: Data> TrainSession<'_, D> {
             self.look_back()?;
         }
         let mut computed = self.compute_on_device(samples);
-        // After a rollback the batch is computed again, with the weights of the checkpoint.
+        // After a rollback the batch is computed again, with the weights of the checkpoint. All ranks went back; the sums of the
+        // first gradient are dropped.
         while self.look_back()? == BatchOutcome::WentBack {
             computed = self.compute_on_device(samples);
         }
         self.at(Phase::Updating);
-        let losses: usize = computed.losses.iter().map(|part| part.dims()[0]).sum();
+        let losses: usize = computed.0.losses.iter().map(|part| part.dims()[0]).sum();
         self.pending = Some(self.order_step(computed, batch)?);
         // The other ranks were about as fast.
         let seen = losses * samples.global_rows() / samples.rows().max(1);
@@ -98,13 +103,21 @@ impl<D: Data> TrainSession<'_, D> {
         Ok(BatchOutcome::Updated)
     }
 
-    /// Orders the forward and backward pass of a batch, beside which a checkpoint that is due is copied.
-    fn compute_on_device(&mut self, samples: Samples<'_>) -> OnDevice {
+    /// Orders the forward and backward pass of a batch, beside which a checkpoint that is due is copied. Ranks begin the exchange
+    /// of the gradient.
+    fn compute_on_device(&mut self, samples: Samples<'_>) -> (OnDevice, Option<SectionExchange>) {
         self.at(Phase::Computing);
         let seed = self.plan.settings.config().seed;
         let randomness = (Stream::dropout(seed, self.position.step), self.loss_scale());
         let weights = self.device_state().weights();
-        let computed = self.engine.compute_on_device(&weights, samples, randomness);
+        let sender = self.watch.ranks.tensor_sender();
+        let exchange = sender.map(|sender| {
+            let (wire, device) = (self.sharing.wire(), self.engine.device());
+            self.device_sections.exchange(sender, wire, device)
+        });
+        let (sink, exchange) = exchange.unzip();
+        let engine = &self.engine;
+        let computed = engine.compute_on_device(&weights, samples, randomness, sink);
         if let Some(due) = self.saving.due.take() {
             let begun = self.watch.clock.monotonic();
             let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
@@ -113,7 +126,7 @@ impl<D: Data> TrainSession<'_, D> {
             self.meter.stalled(copying);
             self.saving.saver.start(due.with(copied));
         }
-        computed
+        (computed, exchange)
     }
 
     /// The weights that a step of several ranks computes with, on the device.
@@ -163,7 +176,7 @@ impl<D: Data> TrainSession<'_, D> {
     /// Orders the update by what was computed of a batch. Ranks sum it first.
     fn order_step(
         &mut self,
-        mut computed: OnDevice,
+        (mut computed, exchange): (OnDevice, Option<SectionExchange>),
         batch: &impl RankBatch,
     ) -> Result<Pending, Error> {
         let OnDevice {
@@ -172,10 +185,11 @@ impl<D: Data> TrainSession<'_, D> {
         let taken = self.position.step;
         let rate = self.schedule.rate(taken, &self.position.plateau);
         let loss_scale = self.loss_scale();
-        let mut sums = self.device_state().sums(&mut computed);
-        if self.watch.ranks.are_many() {
-            sums = self.sum_over_ranks(sums, weight)?;
-        }
+        let sums = self.device_state().sums(&mut computed);
+        let sums = match exchange {
+            Some(exchange) => self.sum_over_ranks(exchange, sums, weight)?,
+            None => (self.device_state().gradient(&mut computed), sums),
+        };
         let stepping = Stepping {
             number: self.position.updates() + 1,
             rate,
@@ -203,23 +217,26 @@ impl<D: Data> TrainSession<'_, D> {
         })
     }
 
-    /// Sums of the global batch, from those of this rank's rows, whose losses have this weight.
-    fn sum_over_ranks(&mut self, sums: BatchSums, weight: f64) -> Result<BatchSums, Error> {
+    /// Gradient and sums of the global batch, from the sums of this rank's rows, whose losses have this weight.
+    fn sum_over_ranks(
+        &mut self,
+        exchange: SectionExchange,
+        sums: BatchSums,
+        weight: f64,
+    ) -> Result<(Tensor<1>, BatchSums), Error> {
         self.at(Phase::Exchanging);
+        let ranks = self.watch.ranks;
         let stop = self.watch.stop.load(Ordering::Relaxed);
-        let [gradient, others] = sums.of_rank(weight, stop, self.engine.device());
-        let op = if self.sharing.shares_optimizer() {
-            TensorOp::ReduceScatter
-        } else {
-            TensorOp::AllReduce
-        };
-        let ([gradient, others], spent) = self.watch.ranks.exchange_tensors([
-            (op, self.sharing.wire(), gradient),
-            (TensorOp::AllReduce, Wire::Full, others),
-        ])?;
-        self.meter.exchanged(spent);
+        let sums = sums.of_rank(weight, stop, self.engine.device());
+        let number = ranks.begin_tensor(TensorOp::AllReduce, Wire::Full, sums);
+        let (gradient, mut totals) = exchange.finish(ranks)?;
+        let (sums, times) = ranks.finish_tensor(number)?;
+        totals.add(times);
+        self.meter.exchanged(totals.alone());
+        self.meter.hidden(totals.hidden());
         self.at(Phase::Updating);
-        Ok(BatchSums::of_ranks(gradient, &others))
+        let gradient = self.device_state().own_gradient(gradient);
+        Ok((gradient, BatchSums::of_ranks(&sums)))
     }
 
     /// Returns true if a checkpoint or the end of the run waits for the numbers of the step that was ordered.

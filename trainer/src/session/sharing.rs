@@ -6,13 +6,13 @@ use std::ops::Range;
 use crate::{
     config::settings::TrainSettings,
     error::Error,
-    model::interface::Parameter,
+    model::{interface::Parameter, layers::Layout},
     optim::{
         clip,
         optimizer::{self, StateBucket, StateLayout},
     },
     parallel::{RankBounds, RankPlace, Ranks, Wire},
-    session::{device_state::RankShares, shares},
+    session::{device_state::RankShares, section_exchange::DeviceSections, shares},
 };
 
 /// Division of the work.
@@ -57,6 +57,11 @@ impl Sharing {
     pub(super) fn rank_shares(&self) -> Option<RankShares> {
         let shares = self.shares.as_ref()?;
         Some(RankShares::new(&self.trained, shares, self.rank))
+    }
+
+    /// Sections of the gradient that ranks exchange on their devices.
+    pub(super) fn device_sections(&self, layout: &Layout, bytes_max: usize) -> DeviceSections {
+        DeviceSections::new(layout, &self.trained, self.shares.as_deref(), bytes_max)
     }
 
     /// Encoding of gradients between ranks.

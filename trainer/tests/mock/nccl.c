@@ -52,12 +52,14 @@ typedef struct Comm {
 } Comm;
 
 typedef struct Job {
-    enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } kind;
+    enum { ALL_REDUCE, REDUCE, ALL_GATHER } kind;
     Comm *comm;
     const unsigned char *from;
     unsigned char *to;
     // Numbers that each rank gives, and those of a rank's share.
     size_t count, share;
+    // Rank that gets the sums of REDUCE.
+    int root;
     int type;
     void *stream;
 } Job;
@@ -212,18 +214,15 @@ static void write_number(unsigned char *numbers, size_t i, int type, float value
     memcpy(numbers + i * sizeof high, &high, sizeof high);
 }
 
-// Of a rank's share only its own rank knows the sums.
 static void sum_chunk(Job *job, size_t begin, size_t count) {
     Comm *comm = job->comm;
-    size_t first = job->kind == REDUCE_SCATTER ? job->share * (size_t)comm->rank : 0;
-    size_t end = job->kind == REDUCE_SCATTER ? first + job->share : job->count;
+    if (job->kind == REDUCE && job->root != comm->rank)
+        return;
     for (size_t i = 0; i < count; i++) {
-        if (begin + i < first || begin + i >= end)
-            continue;
         float sum = read_number(comm->shared->slots[0], i, job->type);
         for (int rank = 1; rank < comm->world; rank++)
             sum = rounded(sum + read_number(comm->shared->slots[rank], i, job->type), job->type);
-        write_number(job->to, begin + i - first, job->type, sum);
+        write_number(job->to, begin + i, job->type, sum);
     }
 }
 
@@ -312,18 +311,19 @@ static Result order_in_group(Job job, int operation) {
 
 Result ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, Comm *comm, void *stream) {
     ENTER();
-    return order_in_group((Job){ALL_REDUCE, comm, from, to, count, 0, type, stream}, operation);
+    return order_in_group((Job){ALL_REDUCE, comm, from, to, count, 0, 0, type, stream}, operation);
 }
 
-Result ncclReduceScatter(const void *from, void *to, size_t share, int type, int operation, Comm *comm, void *stream) {
+Result ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root, Comm *comm, void *stream) {
     ENTER();
-    size_t count = share * (size_t)comm->world;
-    return order_in_group((Job){REDUCE_SCATTER, comm, from, to, count, share, type, stream}, operation);
+    if (root < 0 || root >= comm->world)
+        return INVALID_ARGUMENT;
+    return order_in_group((Job){REDUCE, comm, from, to, count, 0, root, type, stream}, operation);
 }
 
 Result ncclAllGather(const void *from, void *to, size_t share, int type, Comm *comm, void *stream) {
     ENTER();
-    return order_in_group((Job){ALL_GATHER, comm, from, to, share, share, type, stream}, SUM);
+    return order_in_group((Job){ALL_GATHER, comm, from, to, share, share, 0, type, stream}, SUM);
 }
 
 // Ends the work on the GPU first, as NCCL does. Work that is not begun by then belongs to a stream that has failed.

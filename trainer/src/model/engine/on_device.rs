@@ -4,7 +4,8 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use burn::tensor::Tensor;
@@ -21,7 +22,7 @@ use crate::{
 /// Result of a batch in training, on the device but for the counts.
 #[derive(Debug)]
 pub(crate) struct OnDevice {
-    /// Gradient of each parameter that has one, by its number in the layout.
+    /// Gradient of each parameter that has one, by its number in the layout; empty where a sink took them.
     pub(crate) gradients: BTreeMap<usize, Tensor<1>>,
     /// Losses of the rows or predicted tokens of each part.
     pub(crate) losses: Vec<Tensor<1>>,
@@ -35,6 +36,10 @@ pub(crate) struct OnDevice {
     pub(crate) nominal: f64,
 }
 
+/// Callback for each parameter, by its number in the layout, with its gradient of all parts: during the backward pass of the
+/// last part, as soon as that is complete. `None` where all of it is 0.
+pub(crate) type GradientSink = Box<dyn FnMut(usize, Option<Tensor<1>>) + Send>;
+
 /// Adds tensors to a sum, by number.
 fn add_to(sums: &mut BTreeMap<usize, Tensor<1>>, number: usize, value: Tensor<1>) {
     let sum = match sums.remove(&number) {
@@ -44,14 +49,46 @@ fn add_to(sums: &mut BTreeMap<usize, Tensor<1>>, number: usize, value: Tensor<1>
     sums.insert(number, sum);
 }
 
+/// Gradients of a part.
+type PartGradients = Arc<Mutex<Vec<(usize, Tensor<1>)>>>;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Collects the gradients of a part.
+fn harvest_of_part(found: &PartGradients, parameters: usize) -> Harvest {
+    let found = Arc::clone(found);
+    Harvest::new(parameters, move |parameter, gradient| {
+        let gradient = gradient.map(|gradient| (parameter, gradient));
+        locked(&found).extend(gradient);
+    })
+}
+
+/// Gives the gradients of the last part, and of those before it, to `sink`.
+fn harvest_into(
+    mut sink: GradientSink,
+    parameters: usize,
+    mut before: BTreeMap<usize, Tensor<1>>,
+) -> Harvest {
+    Harvest::new(parameters, move |parameter, gradient| {
+        let sum = match (before.remove(&parameter), gradient) {
+            (Some(before), Some(gradient)) => Some(before + gradient),
+            (before, gradient) => before.or(gradient),
+        };
+        sink(parameter, sum);
+    })
+}
+
 impl ModelEngine {
     /// As [`loss_and_gradient`](Self::loss_and_gradient), with weights that are on the device, one flat tensor per entry of
-    /// the layout, and without waiting for any result.
+    /// the layout, and without waiting for any result. `sink` gets the gradients.
     pub(crate) fn compute_on_device(
         &self,
         weights: &[Tensor<1>],
         samples: Samples<'_>,
         randomness: (Stream, f64),
+        mut sink: Option<GradientSink>,
     ) -> OnDevice {
         let layout = self.model.layout();
         let ghosts = self.cut.ghosts(samples, layout.len());
@@ -65,35 +102,42 @@ impl ModelEngine {
             nominal,
         };
         let (dropout, loss_scale) = randomness;
-        for rows in self.cut.parts(samples, layout.len()) {
-            if rows.is_empty() {
-                continue;
-            }
+        let parts = self.cut.parts(samples, layout.len()).into_iter();
+        let mut parts = parts.filter(|rows| !rows.is_empty()).peekable();
+        while let Some(rows) = parts.next() {
             let part = samples.slice(rows);
             let scale = nominal / loss_scale;
-            self.add_part(weights, part, scale, (dropout, ghosts), &mut computed);
+            let found = Arc::default();
+            let harvest = match sink.take_if(|_| parts.peek().is_none()) {
+                Some(sink) => {
+                    harvest_into(sink, layout.trained(), mem::take(&mut computed.gradients))
+                }
+                None => harvest_of_part(&found, layout.trained()),
+            };
+            let drawn = (dropout, ghosts);
+            self.add_part(weights, part, scale, drawn, harvest, &mut computed);
+            for (parameter, gradient) in mem::take(&mut *locked(&found)) {
+                add_to(&mut computed.gradients, parameter, gradient);
+            }
+        }
+        if let Some(mut sink) = sink {
+            // A rank without rows.
+            (0..layout.trained()).for_each(|parameter| sink(parameter, None));
         }
         computed
     }
 
-    /// Adds a part of a batch.
+    /// Adds a part of a batch, whose gradients go to `harvest`.
     fn add_part(
         &self,
         weights: &[Tensor<1>],
         part: Samples<'_>,
         nominal: f64,
         drawn: (Stream, crate::model::layers::Ghosts),
+        harvest: Harvest,
         computed: &mut OnDevice,
     ) {
         let layout = self.model.layout();
-        let found = Arc::new(Mutex::new(Vec::new()));
-        let taken = Arc::clone(&found);
-        let harvest = Harvest::new(layout.trained(), move |parameter, gradient| {
-            if let Some(gradient) = gradient {
-                let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-                taken.push((parameter, gradient));
-            }
-        });
         let forward = self.forward_part(weights, part, drawn, &harvest);
         let of_part = (part, &forward.input);
         if self.smooths() {
@@ -118,10 +162,6 @@ impl ModelEngine {
         for (number, weight) in weights.iter().enumerate().skip(layout.trained()) {
             let value = observed.remove(&number).unwrap_or_else(|| weight.clone());
             add_to(&mut computed.observed, number, value * share);
-        }
-        let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-        for (parameter, gradient) in found {
-            add_to(&mut computed.gradients, parameter, gradient);
         }
     }
 }

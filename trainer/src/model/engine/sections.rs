@@ -23,6 +23,23 @@ use crate::{
     parallel::Tree,
 };
 
+/// Runs of parameters that have so many numbers, from the last on. A run has at most `numbers_max` of them, or one parameter.
+pub(crate) fn runs_from_last(lens: &[usize], numbers_max: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut numbers = 0;
+    for (i, len) in lens.iter().enumerate().rev() {
+        numbers += len;
+        match runs.last_mut() {
+            Some(run) if numbers <= numbers_max => run.start = i,
+            _ => {
+                runs.push(i..i + 1);
+                numbers = *len;
+            }
+        }
+    }
+    runs
+}
+
 /// Division of a gradient into sections. The same on all ranks. Buffers belong to no section.
 #[derive(Clone, Debug)]
 pub(crate) struct Sections {
@@ -34,17 +51,9 @@ pub(crate) struct Sections {
 impl Sections {
     /// The parameters of `layout` in runs of at most so many bytes; one that alone is larger is a section.
     pub(crate) fn of_bytes(layout: &Layout, bytes_max: usize) -> Self {
-        let entries = layout.trained_entries();
-        let numbers_max = bytes_max / size_of::<f32>();
-        let mut parameters: Vec<Range<usize>> = Vec::new();
-        for (i, entry) in entries.iter().enumerate().rev() {
-            match parameters.last_mut() {
-                Some(run) if entries[run.end - 1].range.end - entry.range.start <= numbers_max => {
-                    run.start = i;
-                }
-                _ => parameters.push(i..i + 1),
-            }
-        }
+        let entries = layout.trained_entries().iter();
+        let lens: Vec<usize> = entries.map(|entry| entry.range.len()).collect();
+        let parameters = runs_from_last(&lens, bytes_max / size_of::<f32>());
         Self {
             layout: layout.clone(),
             parameters: parameters.into(),
@@ -85,7 +94,7 @@ impl Sections {
 
 /// Gives values on in the order of their numbers.
 #[derive(Debug)]
-pub(super) struct InOrder<T> {
+pub(crate) struct InOrder<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,
 }
@@ -101,7 +110,7 @@ impl<T> Default for InOrder<T> {
 
 impl<T> InOrder<T> {
     /// Takes a value in, and calls `take` with those that have waited for it.
-    pub(super) fn put(&mut self, number: usize, value: T, mut take: impl FnMut(usize, T)) {
+    pub(crate) fn put(&mut self, number: usize, value: T, mut take: impl FnMut(usize, T)) {
         self.waiting.insert(number, value);
         while let Some(value) = self.waiting.remove(&self.next) {
             take(self.next, value);

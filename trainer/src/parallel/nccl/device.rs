@@ -1,14 +1,15 @@
 //! NCCL on this rank's GPU.
 //!
-//! One thread owns the communicator, which may not leave it. It waits until the numbers are computed and has NCCL exchange them
-//! where they are; while NCCL works it looks whether it is to give up, and then ends the communicator (`ncclCommAbort`),
-//! which ends NCCL's work on the GPU.
+//! An exchange passes three threads. The first gets the addresses of its numbers and an event behind the work that computes
+//! them, at once, so that later work is not waited for. The second waits for the event. The third owns the communicator, which
+//! may not leave it: it has NCCL exchange the numbers where they are; while NCCL works it looks whether it is to give up, and
+//! then ends the communicator (`ncclCommAbort`), which ends NCCL's work on the GPU.
 
 use std::{
     ffi::c_char,
     fmt::Debug,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
@@ -26,7 +27,7 @@ use self::runs::{DeviceRuns, OpenRuns};
 use crate::{
     error::Error,
     parallel::{
-        RankPlace, Ranks,
+        ExchangeTimes, RankPlace, Ranks,
         on_device::{ExchangedTensors, TensorExchange, TensorWork},
         recv_queue::{Patience, RankFailure, RecvQueue, TICK},
     },
@@ -40,17 +41,44 @@ const EAGER: u32 = 1000;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// ExchangedTensors numbers, and the time that it took once they were computed.
-type ExchangedRuns = (DeviceRuns, Duration);
+/// Exchanged numbers, and the times of the exchange.
+type ExchangedRuns = (DeviceRuns, ExchangeTimes);
 
-/// Sums on this rank's GPU.
+/// Numbers with their addresses, or what failed.
+type OpenedRuns = (DeviceRuns, Result<OpenRuns, String>);
+
+/// Numbers that are computed, and the time when they were.
+type ComputedRuns = (DeviceRuns, Result<OpenRuns, String>, Duration);
+
+/// Exchanges on this rank's GPU.
 #[derive(Debug)]
 pub(in crate::parallel) struct Nccl {
     rank: usize,
-    jobs: Option<Sender<DeviceRuns>>,
-    sums: Mutex<Receiver<Result<ExchangedRuns, String>>>,
+    recv_queue: Arc<RecvQueue>,
+    begun: Mutex<Begun>,
+    ended: Mutex<Ended>,
     given_up: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Exchanges to come.
+#[derive(Debug)]
+struct Begun {
+    jobs: Option<Sender<DeviceRuns>>,
+    /// Number of exchanges so far.
+    count: u64,
+}
+
+/// Exchanges that have ended.
+#[derive(Debug)]
+struct Ended {
+    sums: Receiver<Result<ExchangedRuns, String>>,
+    /// Number of those taken out so far.
+    count: u64,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Id of a new group of ranks; rank 0 makes it and sends it to the others.
@@ -63,71 +91,109 @@ pub(super) fn new_id() -> Result<Vec<u8>, String> {
 }
 
 impl TensorExchange for Nccl {
-    fn exchange(&self, ranks: &Ranks, tensors: Vec<TensorWork>) -> Result<ExchangedTensors, Error> {
-        match self.run(ranks, DeviceRuns::Tensors(tensors))? {
-            (DeviceRuns::Tensors(done), spent) => Ok((done, spent)),
+    fn begin(&self, tensors: Vec<TensorWork>) -> u64 {
+        self.begin_runs(DeviceRuns::Tensors(tensors))
+    }
+
+    fn finish(&self, ranks: &Ranks, number: u64) -> Result<ExchangedTensors, Error> {
+        match self.finish_runs(ranks, number)? {
+            (DeviceRuns::Tensors(done), times) => Ok((done, times)),
             _ => unreachable!("tensors come back as tensors"),
         }
     }
 }
 
 impl Nccl {
-    /// Starts the thread, which meets the other ranks of the group `id` on GPU number `gpu`.
+    /// Starts the threads, which meet the other ranks of the group `id` on GPU number `gpu`.
     ///
     /// # Errors
     /// The system gives no thread, or `id` names no group.
-    pub(super) fn start(gpu: u32, place: RankPlace, id: &[u8]) -> Result<Self, String> {
+    pub(super) fn start(
+        gpu: u32,
+        place: RankPlace,
+        id: &[u8],
+        recv_queue: Arc<RecvQueue>,
+    ) -> Result<Self, String> {
         let id: [u8; 128] = id
             .try_into()
             .map_err(|_| "rank 0 has not named the group".to_owned())?;
         let id = Id::uninit(id.map(|byte| c_char::from_ne_bytes([byte])));
         let (jobs, new_jobs) = mpsc::channel();
+        let (opened, to_wait_for) = mpsc::channel();
+        let (computed, to_exchange) = mpsc::channel();
         let (say, sums) = mpsc::channel();
         let given_up = Arc::new(AtomicBool::new(false));
         let looking = Arc::clone(&given_up);
-        let thread = thread::Builder::new()
-            .name("nccl".to_owned())
-            .spawn(move || work(gpu, place, id, &new_jobs, &say, &looking))
-            .map_err(|error| format!("the system gives no thread: {error}"))?;
+        start_thread("nccl-open", move || open_all(&new_jobs, &opened))?;
+        start_thread("nccl-wait", move || wait_for_all(&to_wait_for, &computed))?;
+        let thread = start_thread("nccl", move || {
+            work(gpu, place, id, &to_exchange, &say, &looking);
+        })?;
         Ok(Self {
             rank: place.rank,
-            jobs: Some(jobs),
-            sums: Mutex::new(sums),
+            recv_queue,
+            begun: Mutex::new(Begun {
+                jobs: Some(jobs),
+                count: 0,
+            }),
+            ended: Mutex::new(Ended { sums, count: 0 }),
             given_up,
             thread: Some(thread),
         })
     }
 
-    /// Exchanges numbers of all ranks where they are. No message goes before: a rank that does not come is found by its
-    /// heartbeats.
-    ///
-    /// # Errors
-    /// As [`Ranks::all_reduce`].
-    pub(super) fn run(&self, ranks: &Ranks, runs: DeviceRuns) -> Result<ExchangedRuns, Error> {
-        ranks.number();
-        if let Some(jobs) = &self.jobs {
+    /// Begins an exchange of numbers of all ranks where they are. No message goes before: a rank that does not come is found by
+    /// its heartbeats. Returns the number of the exchange.
+    pub(super) fn begin_runs(&self, runs: DeviceRuns) -> u64 {
+        self.recv_queue.status[self.rank].next_collective();
+        let mut begun = locked(&self.begun);
+        if let Some(jobs) = &begun.jobs {
             // If the thread has ended, its missing response shows it.
             jobs.send(runs).ok();
         }
-        self.wait(&ranks.recv_queue, ranks.patience)
-            .map_err(|failure| ranks.error(failure))
+        begun.count += 1;
+        begun.count - 1
     }
 
-    /// Waits until the thread has met the other ranks, and then for each sum.
+    /// Waits for the end of an exchange. Those that began before it are dropped.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(super) fn finish_runs(&self, ranks: &Ranks, number: u64) -> Result<ExchangedRuns, Error> {
+        let mut ended = locked(&self.ended);
+        loop {
+            let done = self
+                .wait(&ended.sums, ranks.patience)
+                .map_err(|failure| ranks.error(failure))?;
+            ended.count += 1;
+            if ended.count > number {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Waits until the thread has met the other ranks.
+    ///
+    /// # Errors
+    /// Whose fault it is that it has not.
+    pub(super) fn meet(&self, patience: Patience) -> Result<(), RankFailure> {
+        self.wait(&locked(&self.ended).sums, patience).map(|_| ())
+    }
+
+    /// Waits for what the thread says next.
     ///
     /// # Errors
     /// Whose fault it is that it does not come; none will come any more.
-    pub(super) fn wait(
+    fn wait(
         &self,
-        recv_queue: &RecvQueue,
+        sums: &Receiver<Result<ExchangedRuns, String>>,
         patience: Patience,
     ) -> Result<ExchangedRuns, RankFailure> {
         let failure = |reason| RankFailure {
             rank: self.rank,
             reason,
         };
-        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut vigil = recv_queue.vigil();
+        let mut vigil = self.recv_queue.vigil();
         let mut ticks = 0;
         let failed = loop {
             match sums.recv_timeout(TICK) {
@@ -137,11 +203,11 @@ impl Nccl {
                 }
                 Err(RecvTimeoutError::Timeout) => ticks += 1,
             }
-            if let Some(failure) = recv_queue.look(&mut vigil, patience) {
+            if let Some(failure) = self.recv_queue.look(&mut vigil, patience) {
                 break failure;
             }
             if TICK * ticks >= patience.message {
-                break self.overdue(recv_queue, patience.message);
+                break self.overdue(patience.message);
             }
         };
         self.given_up.store(true, Relaxed);
@@ -149,10 +215,11 @@ impl Nccl {
     }
 
     /// The failure of a sum that has not come within a time: of a rank that has not come to it, or of NCCL.
-    fn overdue(&self, recv_queue: &RecvQueue, within: Duration) -> RankFailure {
+    fn overdue(&self, within: Duration) -> RankFailure {
         let seconds = within.as_secs_f64();
-        let mut exchanges = recv_queue.status.iter().map(|at| at.whereabouts().exchange);
-        let own = recv_queue.status[self.rank].whereabouts().exchange;
+        let status = &self.recv_queue.status;
+        let mut exchanges = status.iter().map(|at| at.whereabouts().exchange);
+        let own = status[self.rank].whereabouts().exchange;
         match exchanges.position(|exchange| exchange < own) {
             Some(rank) => RankFailure {
                 rank,
@@ -170,7 +237,12 @@ impl Nccl {
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        self.jobs.take();
+        let mut begun = locked(&self.begun);
+        begun.jobs.take();
+        if begun.count > locked(&self.ended).count {
+            // Others may not come to these any more.
+            self.given_up.store(true, Relaxed);
+        }
         let thread = self.thread.take().filter(|_| !self.given_up.load(Relaxed));
         if let Some(thread) = thread {
             // It says what went wrong before it ends.
@@ -179,12 +251,41 @@ impl Drop for Nccl {
     }
 }
 
-/// Body of the thread. Says first whether it has met the others, then the sum for each job; ends with the first error.
+fn start_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, String> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map_err(|error| format!("the system gives no thread: {error}"))
+}
+
+/// Body of the first thread.
+fn open_all(jobs: &Receiver<DeviceRuns>, opened: &Sender<OpenedRuns>) {
+    for mut runs in jobs {
+        let open = runs.open();
+        if opened.send((runs, open)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Body of the second thread.
+fn wait_for_all(opened: &Receiver<OpenedRuns>, computed: &Sender<ComputedRuns>) {
+    for (runs, open) in opened {
+        let open = open.and_then(OpenRuns::computed);
+        let now = SystemClock.monotonic();
+        if computed.send((runs, open, now)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Body of the third thread. Says first whether it has met the others, then the sum for each job; ends with the first error.
 fn work(
     gpu: u32,
     place: RankPlace,
     id: Id,
-    jobs: &Receiver<DeviceRuns>,
+    jobs: &Receiver<ComputedRuns>,
     say: &Sender<Result<ExchangedRuns, String>>,
     given_up: &AtomicBool,
 ) {
@@ -195,13 +296,21 @@ fn work(
             return;
         }
     };
-    let mut said = say.send(Ok((DeviceRuns::None, Duration::ZERO)));
-    while let (Ok(()), Ok(mut runs)) = (said, jobs.recv()) {
-        let mut open = None;
-        match exchange(&comm, &stream, (&mut runs, &mut open), given_up) {
-            Ok(spent) => {
+    let mut said = say.send(Ok((DeviceRuns::None, ExchangeTimes::default())));
+    while let (Ok(()), Ok((runs, open, computed))) = (said, jobs.recv()) {
+        let exchanged = match &open {
+            Ok(open) => exchange(&comm, &stream, open, given_up),
+            Err(error) => Err(driver("compute the numbers", error)),
+        };
+        match exchanged {
+            Ok((begun, ended)) => {
                 drop(open);
-                said = say.send(Ok((runs, spent)));
+                let times = ExchangeTimes {
+                    computed,
+                    begun,
+                    ended,
+                };
+                said = say.send(Ok((runs, times)));
             }
             Err(reason) => {
                 say.send(Err(reason)).ok();
@@ -225,16 +334,14 @@ fn meet(gpu: u32, place: RankPlace, id: Id) -> Result<(Comm, Arc<CudaStream>), S
     Ok((comm, stream))
 }
 
-/// Exchanges `runs` in place, and leaves them in `open` while NCCL may write to them. Returns the time from when they were
-/// computed.
+/// Exchanges computed numbers in place; NCCL may write to them until this returns, or the communicator ends. Returns the times
+/// when it began and ended.
 fn exchange(
     comm: &Comm,
     stream: &Arc<CudaStream>,
-    (runs, open): (&mut DeviceRuns, &mut Option<OpenRuns>),
+    open: &OpenRuns,
     given_up: &AtomicBool,
-) -> Result<Duration, String> {
-    let opened = runs.open();
-    let open = open.insert(opened.map_err(|e| driver("compute the numbers", e))?);
+) -> Result<(Duration, Duration), String> {
     let begun = SystemClock.monotonic();
     runs::launch(comm, stream, open).map_err(|(call, error)| nccl("add up", call, &error))?;
     let done = stream
@@ -255,7 +362,7 @@ fn exchange(
             thread::park_timeout(LOOK);
         }
     }
-    Ok(SystemClock.monotonic().saturating_sub(begun))
+    Ok((begun, SystemClock.monotonic()))
 }
 
 fn driver(doing: &str, error: impl Debug) -> String {
@@ -388,13 +495,17 @@ mod tests {
             let data = TensorData::new(values.clone(), [len]);
             let values_there = Tensor::<1>::from_data(data, &device);
             let mut found = Vec::new();
+            let exchange = |tensors| {
+                let number = nccl.begin(tensors);
+                nccl.finish(&ranks, number)
+            };
             for step in 0..20_u8 {
                 let factor = f64::from(step);
                 let tensors = vec![
                     (TensorOp::AllReduce, values_there.clone() * factor),
                     (TensorOp::AllReduce, Tensor::zeros([3], &device) + factor),
                 ];
-                let (sums, _) = nccl.exchange(&ranks, tensors).unwrap();
+                let (sums, _) = exchange(tensors).unwrap();
                 let [(_, of_values), (_, of_factor)] = sums.try_into().unwrap();
                 let mut expected: Vec<f32> = values.iter().map(|x| x * f32::from(step)).collect();
                 ranks.all_reduce(&mut expected, Wire::Full).unwrap();
@@ -405,19 +516,23 @@ mod tests {
             }
             // Each rank has its share of a tensor of as many equal numbers as ranks, and gets it back from the sums.
             let share = Tensor::full([world * 128], f64::from(own_share), &device);
-            let gathered = nccl.exchange(&ranks, vec![(TensorOp::AllGather, share)]);
-            let (mut gathered, _) = gathered.unwrap();
+            let (mut gathered, _) = exchange(vec![(TensorOp::AllGather, share)]).unwrap();
             let (_, gathered) = gathered.remove(0);
             let expected = (1..=of_all_ranks).flat_map(|share| [f32::from(share); 128]);
             assert_eq!(numbers(gathered.clone()), expected.collect::<Vec<_>>());
-            let work = vec![(TensorOp::ReduceScatter, gathered * 2.0)];
-            let (mut scattered, _) = nccl.exchange(&ranks, work).unwrap();
-            let (_, scattered) = scattered.remove(0);
-            let own = scattered.narrow(0, gpu as usize * 128, 128);
-            let expected = 2.0 * f32::from(own_share) * of_all;
-            assert_eq!(numbers(own), [expected; 128]);
+            // Each rank gets the sums of one of several exchanges that run while the device computes.
+            let begin = |root: usize| {
+                let values = gathered.clone() * f64::from(u8::try_from(root + 2).unwrap());
+                nccl.begin(vec![(TensorOp::Reduce { root }, values)])
+            };
+            let begun: Vec<u64> = (0..world).map(begin).collect();
+            let (mut reduced, _) = nccl.finish(&ranks, begun[gpu as usize]).unwrap();
+            let (_, reduced) = reduced.remove(0);
+            let own = reduced.narrow(0, gpu as usize * 128, 128);
+            let factor = f32::from(own_share + 1);
+            assert_eq!(numbers(own), [factor * f32::from(own_share) * of_all; 128]);
             let shared = vec![(TensorOp::AllReduce, values_there.clone())];
-            let error = nccl.exchange(&ranks, shared).unwrap_err();
+            let error = exchange(shared).unwrap_err();
             assert!(error.to_string().contains("used elsewhere"), "{error}");
             found
         });

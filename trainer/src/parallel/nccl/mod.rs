@@ -8,7 +8,7 @@
 pub(super) mod device;
 
 #[cfg(feature = "nvidia")]
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 
@@ -47,7 +47,7 @@ impl Ranks {
     fn with_nccl(mut self, config: &ParallelConfig, gpu: Option<u32>) -> Result<Self, Error> {
         let nccl = self.start_nccl(config, gpu);
         let nccl = nccl.inspect_err(|error| self.abort(error))?;
-        self.tensors = Some(Box::new(nccl));
+        self.tensors = Some(Arc::new(nccl));
         Ok(self)
     }
 
@@ -72,8 +72,9 @@ impl Ranks {
             .transpose()
             .map_err(|e| refused(&e))?;
         let id = self.broadcast(id)?;
-        let nccl = device::Nccl::start(gpu, self.place, &id).map_err(|e| refused(&e))?;
-        nccl.wait(&self.recv_queue, until_met)
+        let queue = Arc::clone(&self.recv_queue);
+        let nccl = device::Nccl::start(gpu, self.place, &id, queue).map_err(|e| refused(&e))?;
+        nccl.meet(until_met)
             .map_err(|failure| self.error(failure))?;
         Ok(nccl)
     }

@@ -1,20 +1,18 @@
 //! Sums over the rows of a batch, on a device: what a step needs of it.
 //!
-//! A rank of several has those of its own rows first. The gradient is one tensor, and all other sums are one that is
-//! exchanged with it: running statistics, loss, loss without label smoothing, weight, and ranks that are to stop.
+//! The gradient is not among them. A rank of several has the sums of its own rows first. They are exchanged as one tensor: running
+//! statistics, loss, loss without label smoothing, weight, and ranks that are to stop.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::device::Upload as _;
 
-/// Numbers after the running statistics in the tensor of the other sums.
+/// Numbers after the running statistics in the tensor.
 const SCALARS: usize = 4;
 
 /// Sums over the rows of a batch.
 #[derive(Debug)]
 pub(crate) struct BatchSums {
-    /// Of the trained parameters, packed.
-    pub(super) gradient: Tensor<1>,
     /// Sum of the losses, `[1]`.
     pub(super) loss_sum: Tensor<1>,
     /// The same without label smoothing.
@@ -35,26 +33,25 @@ pub(super) struct RankSums {
 }
 
 impl BatchSums {
-    /// The gradient of this rank, and its other sums with the weight of its losses and its wish to stop: what the ranks add up.
-    pub(crate) fn of_rank(self, weight: f64, stop: bool, device: &Device) -> [Tensor<1>; 2] {
+    /// The sums of this rank, with the weight of its losses and its wish to stop, as one tensor.
+    pub(crate) fn of_rank(self, weight: f64, stop: bool, device: &Device) -> Tensor<1> {
         let numbers = [
             crate::float_casts::single(weight),
             f32::from(u8::from(stop)),
         ];
         let numbers = Tensor::upload(TensorData::new(numbers.to_vec(), [numbers.len()]), device);
         let observed = self.observed.into_iter();
-        let others = observed.chain([self.loss_sum, self.unsmoothed_sum, numbers]);
-        [self.gradient, Tensor::cat(others.collect(), 0)]
+        let sums = observed.chain([self.loss_sum, self.unsmoothed_sum, numbers]);
+        Tensor::cat(sums.collect(), 0)
     }
 
-    /// The sums of all ranks, from what [`of_rank`](Self::of_rank) gave.
-    pub(crate) fn of_ranks(gradient: Tensor<1>, others: &Tensor<1>) -> Self {
-        let [len] = others.dims();
+    /// The sums of all ranks, from those that [`of_rank`](Self::of_rank) gave.
+    pub(crate) fn of_ranks(sums: &Tensor<1>) -> Self {
+        let [len] = sums.dims();
         let observed = len - SCALARS;
-        let scalar = |number| others.clone().narrow(0, observed + number, 1);
+        let scalar = |number| sums.clone().narrow(0, observed + number, 1);
         Self {
-            gradient,
-            observed: (observed > 0).then(|| others.clone().narrow(0, 0, observed)),
+            observed: (observed > 0).then(|| sums.clone().narrow(0, 0, observed)),
             loss_sum: scalar(0),
             unsmoothed_sum: scalar(1),
             of_ranks: Some(RankSums {
@@ -85,7 +82,6 @@ mod tests {
             Tensor::from_data(TensorData::new(values, [len]), device)
         };
         BatchSums {
-            gradient: tensor(vec![5.0, 6.0, 7.0]),
             loss_sum: tensor(vec![8.0]),
             unsmoothed_sum: tensor(vec![9.0]),
             observed: observed.map(tensor),
@@ -97,9 +93,8 @@ mod tests {
     fn sums_come_back_from_the_exchange_as_they_went() {
         let device = Device::flex();
         for observed in [None, Some(vec![1.0, 2.0])] {
-            let [gradient, others] = sums(observed.clone(), &device).of_rank(12.5, true, &device);
-            let found = BatchSums::of_ranks(gradient, &others);
-            assert_eq!(numbers(found.gradient), [5.0, 6.0, 7.0]);
+            let found = sums(observed.clone(), &device).of_rank(12.5, true, &device);
+            let found = BatchSums::of_ranks(&found);
             assert_eq!(numbers(found.loss_sum), [8.0]);
             assert_eq!(numbers(found.unsmoothed_sum), [9.0]);
             assert_eq!(found.observed.map(numbers), observed);
@@ -113,8 +108,8 @@ mod tests {
     fn the_factor_is_that_of_the_mean_and_harmless_without_weight() {
         let device = Device::flex();
         for (weight, expected) in [(4.0, 2.0), (0.0, 0.25)] {
-            let [gradient, others] = sums(None, &device).of_rank(weight, false, &device);
-            let of_ranks = BatchSums::of_ranks(gradient, &others).of_ranks.unwrap();
+            let found = sums(None, &device).of_rank(weight, false, &device);
+            let of_ranks = BatchSums::of_ranks(&found).of_ranks.unwrap();
             assert_eq!(numbers(of_ranks.factor(32.0, 4.0)), [expected], "{weight}");
             assert_eq!(numbers(of_ranks.stops), [0.0]);
         }

@@ -1,6 +1,6 @@
 //! Trained numbers in equally long shares, one for each rank, where each rank moves a share of the parameters.
 //!
-//! A rank sums the gradient of its share, moves the weights of that, and gets the weights of the others.
+//! A rank moves the weights of its share, and gets those of the others.
 
 use std::ops::Range;
 
@@ -56,11 +56,6 @@ impl RankShares {
     /// Places of all trained parameters.
     pub(super) const fn pack(&self) -> &Pack {
         &self.pack
-    }
-
-    /// The first `len` numbers of this rank's share.
-    pub(super) fn own(&self, all: Tensor<1>, len: usize) -> Tensor<1> {
-        all.narrow(0, self.place.rank * self.share_len, len)
     }
 
     /// A tensor of all shares, which has only this rank's numbers.
@@ -119,11 +114,12 @@ mod tests {
             let (shares, tensor) = all(rank);
             assert_eq!(tensor.dims(), [3 * 384]);
             let own = Pack::new(trained[run].iter().map(|p| p.range.clone()));
-            let found = numbers(shares.own(tensor, own.len()));
+            let share = |all: Tensor<1>| numbers(all.narrow(0, rank * 384, own.len()));
+            let found = share(tensor);
             assert_eq!(found, numbers(own.upload(&bucket, &device)));
             assert!(rank == 2 || found[0].to_bits() == bucket[begin].to_bits());
             let back = shares.with_own(own.upload(&bucket, &device));
-            assert_eq!(numbers(shares.own(back.clone(), own.len())), found);
+            assert_eq!(share(back.clone()), found);
             let sum = |values: &[f32]| values.iter().sum::<f32>();
             assert!((sum(&numbers(back)) - sum(&found)).abs() < 1e-3);
             let number = Tensor::from_data(TensorData::new(vec![7.0_f32], [1]), &device);

@@ -1,8 +1,9 @@
 //! Ranks that sum on their devices, beside ranks that sum in host memory. Host memory is in the place of NCCL here; all else is
 //! what runs with it.
 
-use feedline_schemas::config::{
-    CheckpointConfig, Collective, Compression, NotFinitePolicy, ParallelConfig,
+use feedline_schemas::{
+    config::{CheckpointConfig, Collective, Compression, NotFinitePolicy, ParallelConfig},
+    units::ByteSize,
 };
 
 use super::{
@@ -217,6 +218,21 @@ fn a_bad_batch_ends_the_run_on_all_ranks_with_the_error_of_one() {
         let store = Store::memory();
         for report in on_ranks_at(at, &on_device(&config), make, Resume::Fresh, &store) {
             assert_eq!(report.unwrap_err(), expected);
+        }
+    }
+}
+
+#[test]
+fn the_length_of_the_sections_of_a_gradient_changes_no_bit() {
+    for shard_optimizer in [false, true] {
+        let mut config = on_device(&in_parts());
+        config.parallel.shard_optimizer = shard_optimizer;
+        for device in devices() {
+            let trained = [0, 4, 200].map(|bytes| {
+                config.parallel.bucket_bytes = ByteSize::new(bytes);
+                best(&train_on_ranks((3, &device), &config, || regression(66)).0)
+            });
+            assert!(trained.iter().all(|weights| *weights == trained[0]));
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Models on a GPU beside the processor.
 
+use std::sync::{Arc, Mutex};
+
 use feedline_schemas::config::OptimizerConfig;
 
 use super::*;
 use crate::{
-    device::{Backend, take_bus_bytes},
-    model::layers::{
-        PassSettings,
-        check::{adapter, gpus},
+    device::{Backend, numbers, take_bus_bytes},
+    model::{
+        engine::GradientSink,
+        layers::{
+            PassSettings,
+            check::{adapter, gpus},
+        },
     },
     optim::optimizer::{self, Optimizer},
     session::device_state::{DeviceState, Stepping},
@@ -119,8 +124,9 @@ impl OnDevice {
         self.number += 1;
         let random = Stream::dropout(Seed::new(1), Step::new(self.number));
         let weights = self.state.weights();
-        let mut found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
+        let mut found = engine.compute_on_device(&weights, data.samples(), (random, 1.0), None);
         let weight = found.weight;
+        let gradient = self.state.gradient(&mut found);
         let sums = self.state.sums(&mut found);
         let stepping = Stepping {
             number: self.number,
@@ -132,7 +138,9 @@ impl OnDevice {
             buffer_share: engine.buffer_share(data.samples().rows()),
             average: None,
         };
-        let report = self.state.step(sums, found.losses, stepping, None);
+        let report = self
+            .state
+            .step((gradient, sums), found.losses, stepping, None);
         report.unwrap().finish().unwrap().loss_sum / weight
     }
 }
@@ -181,6 +189,40 @@ fn two_hundred_steps_on_a_device_have_the_losses_of_the_processor() {
                     "{name} on {}, step {step}: {found}, expected {expected}",
                     device.name
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_are_given_out_once_each_and_those_of_the_last_layer_first() {
+    for device in [Some(Backend::stand_in()), adapter()].into_iter().flatten() {
+        for (name, shape, config) in small_models() {
+            let data = Data::new(shape);
+            let engine = engine(&config, &data).on(device.clone());
+            let weights = OnDevice::new(&engine).state.weights();
+            let compute =
+                |sink| engine.compute_on_device(&weights, data.samples(), (stream(), 1.0), sink);
+            let given = Arc::new(Mutex::new(Vec::new()));
+            let to = Arc::clone(&given);
+            let sink = move |parameter: usize, gradient: Option<burn::tensor::Tensor<1>>| {
+                to.lock().unwrap().push((parameter, gradient))
+            };
+            let left = compute(Some(Box::new(sink) as GradientSink)).gradients;
+            assert!(left.is_empty(), "{name}");
+            let given = std::mem::take(&mut *given.lock().unwrap());
+            let order: Vec<usize> = given.iter().map(|(parameter, _)| *parameter).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            let trained = engine.model().layout().trained();
+            let at = |parameter| order.iter().position(|at| *at == parameter).unwrap();
+            // All at once, after the backward pass, they would come in the order of the layout.
+            assert!(at(trained - 1) < at(0), "{name}: {order:?}");
+            assert!(sorted.iter().copied().eq(0..trained), "{name}: {order:?}");
+            let mut expected = compute(None).gradients;
+            for (parameter, gradient) in given {
+                let expected = expected.remove(&parameter).map(numbers);
+                assert!(gradient.map(numbers) == expected, "{name}: {parameter}");
             }
         }
     }

@@ -47,6 +47,9 @@ const LATE: &str = "FEEDLINE_NCCL_LATE";
 /// Its delay, longer than the others wait.
 const LATE_BY: Duration = Duration::from_secs(8);
 
+/// A rank that begins an exchange and does not wait for it, in the environment of its process.
+const LEAVES: &str = "FEEDLINE_NCCL_LEAVES";
+
 fn config() -> ParallelConfig {
     ParallelConfig {
         collective: Collective::Nccl,
@@ -112,15 +115,19 @@ fn add_up(rank: &RankOnGpu, sum: usize, len: usize, wire: Wire) -> Result<(), Er
     Ok(())
 }
 
-/// Sums a rank's share, and gathers those of all; the numbers around are not touched.
+/// Sums for each rank what it owns, in exchanges that begin before any of them is waited for, and gathers the shares of all; the
+/// numbers around are not touched. The results before those of this rank are dropped.
 fn share(rank: &RankOnGpu, each: usize, wire: Wire) -> Result<(), Error> {
     let RankPlace { rank: own, world } = rank.ranks.place();
     let len = each * world;
     let bounds = RankBounds::even(len, world);
-    let op = TensorOp::ReduceScatter;
-    let found = rank.run(&[(op, numbers(own, 9, len), wire)])?;
-    let expected = reference(world, 9, len, wire);
-    assert!(found[0][bounds.of(own)] == expected[bounds.of(own)]);
+    let begin = |root: usize| {
+        let values = numbers(own, 20 + root, each + root);
+        rank.begin(&[(TensorOp::Reduce { root }, values, wire)])
+    };
+    let begun: Vec<u64> = (0..world).map(begin).collect();
+    let found = rank.finish(begun[own])?;
+    assert!(found[0] == reference(world, 20 + own, each + own, wire));
     let op = TensorOp::AllGather;
     let found = rank.run(&[(op, numbers(own, 10, len), wire)])?;
     let of_ranks = (0..world).flat_map(|rank| numbers(rank, 10, len)[bounds.of(rank)].to_vec());
@@ -338,6 +345,17 @@ fn a_rank_that_is_alive_and_late_is_named_by_all_others() {
     }
 }
 
+/// The others never come to it.
+#[test]
+fn a_rank_that_leaves_does_not_wait_for_an_exchange_that_it_has_begun() {
+    let libraries = libraries();
+    for output in Processes::start(&libraries, 2, 1, (LEAVES, "1")).finish(NONE) {
+        let (seconds, error) = outcome(&output);
+        assert_eq!(error, "done");
+        assert!(seconds < NAMED_WITHIN_S, "{seconds} s");
+    }
+}
+
 #[test]
 #[ignore = "the tests beside it run it with the mocks"]
 fn a_scenario() {
@@ -404,6 +422,9 @@ fn run_process(group: &Group) {
             begun = clock.monotonic();
             let wire = if sum == 2 { Wire::Bf16 } else { Wire::Full };
             add_up(&rank, sum, 5000, wire)?;
+        }
+        if env::var_os(LEAVES).is_some() {
+            rank.begin(&[(TensorOp::AllReduce, numbers(0, 0, 1000), Wire::Full)]);
         }
         Ok::<_, Error>(())
     };

@@ -21,6 +21,9 @@ const MARGIN: usize = 512;
 /// Their content.
 const UNTOUCHED: u8 = 0xA5;
 
+/// Numbers, their use, and what carries them.
+pub(super) type RunWork = (TensorOp, Vec<f32>, Wire);
+
 /// A rank, NCCL, and a stream of its GPU.
 pub(super) struct RankOnGpu {
     pub(super) ranks: Ranks,
@@ -49,12 +52,21 @@ impl RankOnGpu {
     }
 
     /// Runs after their exchange among all ranks.
-    pub(super) fn run(&self, runs: &[(TensorOp, Vec<f32>, Wire)]) -> Result<Vec<Vec<f32>>, Error> {
+    pub(super) fn run(&self, runs: &[RunWork]) -> Result<Vec<Vec<f32>>, Error> {
+        self.finish(self.begin(runs))
+    }
+
+    /// Begins an exchange. Returns its number.
+    pub(super) fn begin(&self, runs: &[RunWork]) -> u64 {
         let slices = runs
             .iter()
             .map(|(op, values, wire)| self.upload(*op, values, *wire));
-        let runs = DeviceRuns::Slices(slices.collect());
-        let done = self.nccl.run(&self.ranks, runs);
+        self.nccl.begin_runs(DeviceRuns::Slices(slices.collect()))
+    }
+
+    /// Runs of an exchange after its end.
+    pub(super) fn finish(&self, number: u64) -> Result<Vec<Vec<f32>>, Error> {
+        let done = self.nccl.finish_runs(&self.ranks, number);
         let (runs, _) = done.inspect_err(|error| self.ranks.abort(error))?;
         let DeviceRuns::Slices(slices) = runs else {
             panic!("{runs:?}");

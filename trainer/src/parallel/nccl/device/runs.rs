@@ -80,11 +80,16 @@ struct DeviceRun {
     kind: RunType,
 }
 
-/// Runs whose numbers are computed, at their addresses.
+/// Wait until numbers are computed.
+type Wait = Box<dyn FnOnce() -> Result<(), String> + Send>;
+
+/// Runs at their addresses.
 pub(super) struct OpenRuns {
     runs: Vec<DeviceRun>,
+    /// `None` when the numbers are computed.
+    wait: Option<Wait>,
     /// Keeps the memory at its addresses.
-    _memory: Box<dyn Any>,
+    _memory: Box<dyn Any + Send>,
 }
 
 impl fmt::Debug for OpenRuns {
@@ -96,14 +101,15 @@ impl fmt::Debug for OpenRuns {
 }
 
 impl DeviceRuns {
-    /// Waits on this thread until the numbers are computed.
+    /// Gets the addresses of the numbers. Waits for nothing on the GPU: [`OpenRuns::computed`] does.
     ///
     /// # Errors
-    /// What failed on the GPU, or that the memory is not what NCCL can sum.
+    /// Reason that the memory is not what NCCL can sum.
     pub(super) fn open(&mut self) -> Result<OpenRuns, String> {
         match self {
             Self::None => Ok(OpenRuns {
                 runs: Vec::new(),
+                wait: None,
                 _memory: Box::new(()),
             }),
             Self::Tensors(tensors) => open_tensors(tensors),
@@ -113,13 +119,24 @@ impl DeviceRuns {
     }
 }
 
+impl OpenRuns {
+    /// The same once the numbers are computed.
+    ///
+    /// # Errors
+    /// Failure on the GPU.
+    pub(super) fn computed(mut self) -> Result<Self, String> {
+        self.wait.take().map_or(Ok(()), |wait| wait())?;
+        Ok(self)
+    }
+}
+
 #[cfg(not(feature = "cuda"))]
 fn open_tensors(_: &mut [TensorWork]) -> Result<OpenRuns, String> {
     Err("this program was built without tensors on NVIDIA GPUs".to_owned())
 }
 
-/// The stream of this thread is ordered after what computes each tensor, and is then waited for: other threads may order
-/// more work meanwhile.
+/// The stream of this thread is ordered after what computes each tensor, and then has an event to wait for: other threads may
+/// order more work meanwhile.
 #[cfg(feature = "cuda")]
 fn open_tensors(tensors: &mut Vec<TensorWork>) -> Result<OpenRuns, String> {
     use burn::{
@@ -132,6 +149,7 @@ fn open_tensors(tensors: &mut Vec<TensorWork>) -> Result<OpenRuns, String> {
 
     let mut runs = Vec::new();
     let mut memory = Vec::new();
+    let mut computed = None;
     for (op, tensor) in std::mem::take(tensors) {
         let len = tensor.dims()[0];
         let kind = match tensor.dtype() {
@@ -162,36 +180,47 @@ fn open_tensors(tensors: &mut Vec<TensorWork>) -> Result<OpenRuns, String> {
             kind,
         });
         memory.push(resource);
+        computed = Some(tensor.client.clone());
         tensors.push((op, Tensor::from_primitive::<Cube>(tensor)));
     }
-    if let Some((_, tensor)) = tensors.first() {
-        tensor.device().sync().map_err(|error| error.to_string())?;
-    }
+    let wait = computed.map(|client| -> Wait {
+        // The event is recorded by this call, not by the wait for it.
+        let event = client.sync();
+        Box::new(move || cubecl::future::block_on(event).map_err(|error| error.to_string()))
+    });
     Ok(OpenRuns {
         runs,
+        wait,
         _memory: Box::new(memory),
     })
 }
 
 #[cfg(test)]
 fn open_slices(slices: &mut [DeviceSlice]) -> Result<OpenRuns, String> {
-    use cudarc::driver::DevicePtr;
+    use cudarc::driver::{CudaEvent, DevicePtr, DriverError};
 
     let run = |slice: &DeviceSlice| {
         let stream = slice.memory.stream();
-        stream.synchronize().map_err(|error| error.to_string())?;
         let bytes = slice.len * slice.kind.bytes();
         let view = slice.memory.slice(slice.begin..slice.begin + bytes);
         let (address, _) = view.device_ptr(stream);
-        Ok::<_, String>(DeviceRun {
+        DeviceRun {
             op: slice.op,
             address,
             len: slice.len,
             kind: slice.kind,
-        })
+        }
+    };
+    let error = |error: DriverError| format!("{error:?}");
+    let event = |slice: &DeviceSlice| slice.memory.stream().record_event(None).map_err(error);
+    let events: Vec<CudaEvent> = slices.iter().map(event).collect::<Result<_, _>>()?;
+    let wait = move || {
+        let mut events = events.iter();
+        events.try_for_each(|event| event.synchronize().map_err(error))
     };
     Ok(OpenRuns {
-        runs: slices.iter().map(run).collect::<Result<_, _>>()?,
+        runs: slices.iter().map(run).collect(),
+        wait: Some(Box::new(wait)),
         _memory: Box::new(()),
     })
 }
@@ -225,22 +254,29 @@ fn order<T: NcclType>(
     let DeviceRun {
         op, address, len, ..
     } = run;
-    let own_len = len / comm.world_size();
-    let own_address = address + (comm.rank() * own_len * size_of::<T>()) as u64;
     let mut all = LentRun::<T>::new(stream, address, len);
-    let mut own = LentRun::<T>::new(stream, own_address, own_len);
     let (call, ordered) = match op {
         TensorOp::AllReduce => (
             "ncclAllReduce",
             comm.all_reduce_in_place(&mut *all.0, &ReduceOp::Sum),
         ),
-        TensorOp::ReduceScatter => (
-            "ncclReduceScatter",
-            comm.reduce_scatter(&*all.0, &mut *own.0, &ReduceOp::Sum),
+        TensorOp::Reduce { root } => (
+            "ncclReduce",
+            comm.reduce_in_place(&mut *all.0, &ReduceOp::Sum, rank_number(root)),
         ),
-        TensorOp::AllGather => ("ncclAllGather", comm.all_gather(&*own.0, &mut *all.0)),
+        TensorOp::AllGather => {
+            let own_len = len / comm.world_size();
+            let own_address = address + (comm.rank() * own_len * size_of::<T>()) as u64;
+            let own = LentRun::<T>::new(stream, own_address, own_len);
+            ("ncclAllGather", comm.all_gather(&*own.0, &mut *all.0))
+        }
     };
     ordered.map(|_| ()).map_err(|error| (call, error))
+}
+
+/// Number of a rank for NCCL, which has no more of them than an `i32` can count.
+fn rank_number(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
 }
 
 /// Memory of an open run as cudarc names it, which does not free it.
