@@ -10,9 +10,9 @@
 //! | `Bool` | boolean | | | everything else |
 //! | `Int64` | integer | `3.0`, text `"12"` | other floats: `Float64` | everything else |
 //! | `Float64` | float | integer up to 2^53, text `"1.50"` | | everything else |
-//! | `Decimal` | number that no 64-bit type holds | other numbers and numeric text, if exact | | everything else |
+//! | `Decimal` | number that no 64-bit type holds | other numbers and numeric text, if exact as written | | everything else |
 //! | `Timestamp` | text of `contract.dates`, time of a Parquet file | | | everything else |
-//! | `Utf8` | text | number or boolean to its JSON text | | list, object |
+//! | `Utf8` | text | number as it is written, boolean to its JSON text | | list, object |
 //! | `List` and the lists of a type | list of that type | | longer types of items, then `Json` | scalars |
 //! | `Json` | list, object | | | everything else |
 //! | `Binary` | bytes | | | everything else |
@@ -22,7 +22,8 @@
 //! one with more digits than a float holds. A cell (text without a type) gets the type that its
 //! text suggests, and stays as written in a text column. An integer column becomes a float column
 //! unless this batch has landed an integer beyond 2^53 in it (then it is a conflict). Integers of
-//! earlier batches stay exact in their own files. -0 is no integer.
+//! earlier batches stay exact in their own files. -0 is no integer. A number of JSON with more digits
+//! than a float holds is rounded in a float column, and only there.
 //!
 //! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider
 //! column. That is `Float64` if it holds the value and the batch's values of the column, else

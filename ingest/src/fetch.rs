@@ -253,7 +253,7 @@ impl Fetching {
             Ok(url) => url,
             Err((reason, detail)) => {
                 return What::Ready(Record::Bad {
-                    raw: value.canonical(),
+                    raw: value.written(),
                     reason,
                     detail,
                 });
@@ -337,7 +337,7 @@ impl Fetching {
             Ok(file) => file,
             Err(detail) => {
                 return Ok(Record::Bad {
-                    raw: row.canonical(),
+                    raw: row.written(),
                     reason: "not_fetched",
                     detail,
                 });

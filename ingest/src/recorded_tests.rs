@@ -141,7 +141,10 @@ impl Cell {
         match (self.r#type, recorded) {
             (ColumnType::Utf8, Value::Text(text)) => self.text == *text,
             (ColumnType::Float64, Value::Int(value)) => self.text == format!("{value}.0"),
-            (_, value) => self.text == value.canonical(),
+            (ColumnType::Float64, Value::Written(number)) => {
+                self.text == Value::Float(number.value()).canonical()
+            }
+            (_, value) => self.text == value.written(),
         }
     }
 }

@@ -12,7 +12,9 @@ pub enum Held {
     Int,
     /// An `f64`, in the bits.
     Float,
-    /// [`Value::Text`](crate::value::Value::Text), in the strings of the batch.
+    /// [`Value::Written`](crate::value::Value::Written), in the strings of the batch.
+    Written,
+    /// [`Value::Text`](crate::value::Value::Text), there too.
     Text,
     /// [`Value::Cell`](crate::value::Value::Cell), there too.
     Cell,

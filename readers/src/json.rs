@@ -1,7 +1,8 @@
 //! A strict JSON parser for foreign bytes.
 //!
 //! It takes RFC 8259 JSON in UTF-8, with an optional byte order mark, or in UTF-16, detected by its
-//! mark or its first bytes. It never rounds a number that has no 64-bit value. A flaw in one value
+//! mark or its first bytes. It never rounds a number that has no 64-bit value, and keeps the text of
+//! a float that has more digits, or is written in another way. A flaw in one value
 //! of a document becomes a [`Value::Fault`] in its place, so a page still yields all its other
 //! records:
 //!
@@ -33,7 +34,7 @@ use feedline_schemas::{config::JsonConfig, number::is_number};
 pub use self::{
     keys::Keys,
     leaves::{Leaf, NoCell, Walk},
-    number::number,
+    number::{WrittenFloat, number, written_number},
     paths::WantedPaths,
     record::JsonRecord,
     tape::{NodeKind, Reader, Tape},
@@ -315,7 +316,7 @@ impl Parser<'_> {
             self.at += 1;
         }
         let text = &self.text[start..self.at];
-        match number(text) {
+        match written_number(text) {
             Some(value) => Ok(value),
             None if is_number(text) => Ok(Value::Digits(text.to_owned())),
             None => {

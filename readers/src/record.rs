@@ -61,7 +61,7 @@ impl Record {
         match value {
             Value::Object(_) => Self::Value(value),
             other => Self::Bad {
-                raw: other.canonical(),
+                raw: other.written(),
                 reason: "not_an_object",
                 detail: format!("{}: {} where an object should be", place(), other.kind()),
             },

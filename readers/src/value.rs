@@ -7,12 +7,13 @@ use feedline_schemas::{
     record::{join_path, split_path},
 };
 
-use crate::json;
+use crate::json::{self, WrittenFloat};
 
 /// A JSON value.
 ///
 /// A JSON number without a 64-bit value (an integer beyond `i64`, a float that overflows or
-/// vanishes to zero) is stored as [`Value::Digits`], so nothing is rounded silently.
+/// vanishes to zero) is stored as [`Value::Digits`], and one with more digits than its float as
+/// [`Value::Written`], so nothing is rounded silently.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Null.
@@ -23,6 +24,8 @@ pub enum Value {
     Int(i64),
     /// Any other number. JSON has only finite ones; Parquet files may contain NaN and infinities.
     Float(f64),
+    /// A JSON number with a 64-bit float, as it is written, if [`Self::Float`] has another text.
+    Written(WrittenFloat),
     /// A JSON number without a 64-bit value, as it is written.
     Digits(String),
     /// Text.
@@ -97,7 +100,7 @@ impl Value {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
             Self::Int(_) => "an integer",
-            Self::Float(_) => "a float",
+            Self::Float(_) | Self::Written(_) => "a float",
             Self::Digits(_) => "a number beyond 64 bits",
             Self::Text(_) | Self::Cell(_) => "text",
             Self::Time(_) => "a time",
@@ -167,7 +170,7 @@ impl Value {
     pub fn size(&self) -> u64 {
         const SCALAR: u64 = 8;
         match self {
-            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => SCALAR,
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Written(_) => SCALAR,
             Self::Text(text) | Self::Cell(text) | Self::Time(text) | Self::Digits(text) => {
                 SCALAR + text.len() as u64
             }
@@ -186,19 +189,33 @@ impl Value {
     /// non-finite floats (`NaN`, `inf`, `-inf`).
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
+    /// A number with digits that its float does not hold has all of them.
     pub fn canonical(&self) -> String {
-        self.canonical_and_faults().0
+        self.canonical_form().text
     }
 
     /// Returns the canonical form, and true if the value has faults. Duplicate keys stay in it.
     pub fn canonical_and_faults(&self) -> (String, bool) {
-        let mut out = String::new();
-        let mut has_faults = false;
-        self.write_canonical(&mut out, &mut has_faults);
-        (out, has_faults)
+        let form = self.canonical_form();
+        (form.text, form.has_faults)
     }
 
-    fn write_canonical(&self, out: &mut String, has_faults: &mut bool) {
+    /// Returns the canonical form with what it does not show. Duplicate keys stay in it.
+    pub fn canonical_form(&self) -> CanonicalForm {
+        let mut form = CanonicalForm::default();
+        self.write(Numbers::Canonical, &mut form);
+        form
+    }
+
+    /// The canonical form, but with all numbers as the document has them: `1.10`, `1e400`.
+    pub fn written(&self) -> String {
+        let mut form = CanonicalForm::default();
+        self.write(Numbers::Written, &mut form);
+        form.text
+    }
+
+    fn write(&self, numbers: Numbers, form: &mut CanonicalForm) {
+        let out = &mut form.text;
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -206,12 +223,26 @@ impl Value {
             Self::Float(value) => {
                 write!(out, "{value:?}").expect("writing to a string does not fail")
             }
-            Self::Text(text) | Self::Cell(text) | Self::Time(text) | Self::Digits(text) => {
+            Self::Written(number) => match numbers {
+                Numbers::Canonical => {
+                    form.is_rewritten = true;
+                    number.write_canonical(out);
+                }
+                Numbers::Written => out.push_str(number.text()),
+            },
+            Self::Digits(text) => match numbers {
+                Numbers::Canonical => {
+                    form.is_rewritten = true;
+                    json::write_text(text, out);
+                }
+                Numbers::Written => out.push_str(text),
+            },
+            Self::Text(text) | Self::Cell(text) | Self::Time(text) => {
                 json::write_text(text, out);
             }
             Self::Fault(fault) => {
-                *has_faults = true;
-                fault.kept.write_canonical(out, has_faults);
+                form.has_faults = true;
+                fault.kept.write(numbers, form);
             }
             Self::Bytes(bytes) | Self::ByteCell(bytes) => {
                 out.push('"');
@@ -222,36 +253,58 @@ impl Value {
                 out.push('[');
                 for (i, item) in items.iter().enumerate() {
                     if i > 0 {
-                        out.push(',');
+                        form.text.push(',');
                     }
-                    item.write_canonical(out, has_faults);
+                    item.write(numbers, form);
                 }
-                out.push(']');
+                form.text.push(']');
             }
-            Self::Object(entries) => {
-                let mut sorted: Vec<&(String, Self)> = entries.iter().collect();
-                sorted.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
-                out.push('{');
-                for (i, (key, value)) in sorted.into_iter().enumerate() {
-                    if i > 0 {
-                        out.push(',');
-                    }
-                    if let Self::Fault(fault) = value {
-                        for lost in &fault.lost {
-                            json::write_text(key, out);
-                            out.push(':');
-                            lost.write_canonical(out, has_faults);
-                            out.push(',');
-                        }
-                    }
-                    json::write_text(key, out);
-                    out.push(':');
-                    value.write_canonical(out, has_faults);
-                }
-                out.push('}');
-            }
+            Self::Object(entries) => write_object(entries, numbers, form),
         }
     }
+}
+
+fn write_object(entries: &[(String, Value)], numbers: Numbers, form: &mut CanonicalForm) {
+    let mut sorted: Vec<&(String, Value)> = entries.iter().collect();
+    sorted.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
+    form.text.push('{');
+    for (i, (key, value)) in sorted.into_iter().enumerate() {
+        if i > 0 {
+            form.text.push(',');
+        }
+        if let Value::Fault(fault) = value {
+            for lost in &fault.lost {
+                json::write_text(key, &mut form.text);
+                form.text.push(':');
+                lost.write(numbers, form);
+                form.text.push(',');
+            }
+        }
+        json::write_text(key, &mut form.text);
+        form.text.push(':');
+        value.write(numbers, form);
+    }
+    form.text.push('}');
+}
+
+/// Notation of numbers in the text of a value.
+#[derive(Clone, Copy, Debug)]
+enum Numbers {
+    /// Equal numbers have equal text, and digits beyond 64 bits are text.
+    Canonical,
+    /// As in the document.
+    Written,
+}
+
+/// Canonical form of a value.
+#[derive(Clone, Debug, Default)]
+pub struct CanonicalForm {
+    /// Its text.
+    pub text: String,
+    /// True if the value has faults.
+    pub has_faults: bool,
+    /// True if a number may have another text in the document: [`Value::written`] has that.
+    pub is_rewritten: bool,
 }
 
 /// The hexadecimal digits of `bytes`.
@@ -342,6 +395,38 @@ mod tests {
     fn long_text_is_cut_between_characters() {
         assert_eq!(shorten("häh", 3), "häh");
         assert_eq!(shorten("hähä", 3), "häh...");
+    }
+
+    #[test]
+    fn numbers_keep_their_text_beside_their_canonical_form() {
+        let text =
+            r#"{"a":[1.10,1E5,0.12345678901234567891],"b":18446744073709551616,"c":1e400,"d":2.5}"#;
+        let canonical = r#"{"a":[1.1,100000.0,0.12345678901234567891],"b":"18446744073709551616","c":"1e400","d":2.5}"#;
+        let value = parse(text);
+        assert_eq!(
+            (value.written(), value.canonical()),
+            (text.into(), canonical.into())
+        );
+        assert!(value.canonical_form().is_rewritten);
+        assert_eq!(parse(canonical).canonical(), canonical);
+        let plain = parse(r#"[1,1.5,"1.10",1e16]"#);
+        assert!(!plain.canonical_form().is_rewritten);
+        assert_eq!(plain.written(), plain.canonical());
+    }
+
+    #[test]
+    fn numbers_that_round_to_one_float_are_different_content() {
+        let canonical = |text: &str| parse(text).canonical();
+        assert_ne!(
+            canonical("0.12345678901234567891"),
+            canonical("0.12345678901234567892")
+        );
+        assert_ne!(
+            canonical("9007199254740993.0"),
+            canonical("9007199254740992.0")
+        );
+        assert_eq!(canonical("0.10000000000000001"), canonical("0.1"));
+        assert_eq!(canonical("1.10"), canonical("1.1"));
     }
 
     proptest! {

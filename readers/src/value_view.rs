@@ -15,6 +15,8 @@ pub enum ValueView<'a> {
     Int(i64),
     /// [`Value::Float`].
     Float(f64),
+    /// [`Value::Written`]: the nearest float, and the number as it is written.
+    Written(f64, &'a str),
     /// [`Value::Digits`].
     Digits(&'a str),
     /// [`Value::Text`]; only a text with escapes is a copy.
@@ -39,6 +41,7 @@ impl Value {
             Self::Bool(value) => ValueView::Bool(*value),
             Self::Int(value) => ValueView::Int(*value),
             Self::Float(value) => ValueView::Float(*value),
+            Self::Written(number) => ValueView::Written(number.value(), number.text()),
             Self::Digits(text) => ValueView::Digits(text),
             Self::Text(text) => ValueView::Text(Cow::Borrowed(text)),
             Self::Cell(text) => ValueView::Cell(text),

@@ -5,6 +5,11 @@ use crate::record::{DECIMAL_PRECISION, DECIMAL_SCALE};
 /// Integers up to this are exact as floats.
 pub const MAX_EXACT: u64 = 1 << 53;
 
+/// All decimal numbers of this many digits are different floats, unless they are extremely small.
+const FLOAT_DIGITS: usize = 15;
+/// No 64-bit float has more digits.
+const MAX_FLOAT_DIGITS: usize = 767;
+
 /// A number of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
@@ -80,6 +85,29 @@ pub fn whole(value: f64) -> Option<i64> {
 #[must_use]
 pub fn says_the_same(text: &str, value: f64) -> bool {
     parts(text) == parts(&format!("{value:e}"))
+}
+
+/// Returns true if `text` is one way to write `value`, the float that was read from it: with the fewest digits that read
+/// back as `value`, or as `value` rounded to the digits of `text`. Floats that are equal have equal numbers then. A number
+/// of at most 15 digits is checked without a copy.
+#[must_use]
+pub fn is_text_of(text: &str, value: f64) -> bool {
+    let digits = count_digits(text);
+    let is_rounded = || {
+        let places = digits.saturating_sub(1);
+        digits <= MAX_FLOAT_DIGITS && parts(text) == parts(&format!("{value:.places$e}"))
+    };
+    (digits <= FLOAT_DIGITS && value.abs() >= f64::MIN_POSITIVE)
+        || says_the_same(text, value)
+        || is_rounded()
+}
+
+/// Number of digits of a JSON number, from the first one that is not zero, without those of its exponent.
+#[must_use]
+pub fn count_digits(text: &str) -> usize {
+    let mantissa = text.bytes().take_while(|b| !matches!(b, b'e' | b'E'));
+    let digits = mantissa.filter(u8::is_ascii_digit);
+    digits.skip_while(|digit| *digit == b'0').count()
 }
 
 /// A JSON number in units of the last digit of a decimal column ([`DECIMAL_SCALE`]), if that is exact.
@@ -201,5 +229,50 @@ mod tests {
         assert!(says_the_same("0.1", 0.1));
         assert!(says_the_same("1.50e2", 150.0));
         assert!(!says_the_same("0.10000000000000000001", 0.1));
+    }
+
+    #[test]
+    fn a_text_that_a_program_prints_for_a_float_is_one_of_it() {
+        let is_text = |text: &str| is_text_of(text, text.parse().unwrap());
+        for text in [
+            "1.10",
+            "-0",
+            "0.000",
+            "1e5",
+            "0.30000000000000004",
+            // As `%.17g` and `%.6f` of C print 0.1 and 1234567890123.4.
+            "0.10000000000000001",
+            "1234567890123.399902",
+            "0.1000000000000000055511151231257827",
+            "1.50000000000000000000000",
+            "5e-324",
+            "4.94e-324",
+        ] {
+            assert!(is_text(text), "{text}");
+        }
+        let ones = format!("0.{}", "1".repeat(800));
+        for text in [
+            "0.12345678901234567891",
+            "1234567.123456789012345678",
+            "0.10000000000000000001",
+            "9007199254740993.0",
+            "4.95e-324",
+            &ones,
+        ] {
+            assert!(!is_text(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_count_from_the_first_one_that_is_not_zero() {
+        for (text, count) in [
+            ("0", 0),
+            ("-0.00e12", 0),
+            ("0.010", 2),
+            ("-120.5E-17", 4),
+            ("1234567.123456789012345678", 25),
+        ] {
+            assert_eq!(count_digits(text), count, "{text}");
+        }
     }
 }

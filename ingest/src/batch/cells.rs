@@ -8,6 +8,7 @@ use arrow::{
 };
 use feedline_readers::{
     cell::{Cell, Held},
+    json,
     value::Value,
 };
 use feedline_schemas::ids::Hash128;
@@ -72,8 +73,9 @@ impl Cells {
             Value::Bool(value) => return Cell::bool(*value),
             Value::Int(value) => return Cell::int(*value),
             Value::Float(value) => return Cell::float(*value),
-            Value::Text(text) => (Held::Text, text),
-            Value::Cell(text) => (Held::Cell, text),
+            Value::Written(number) => (Held::Written, number.text()),
+            Value::Text(text) => (Held::Text, text.as_str()),
+            Value::Cell(text) => (Held::Cell, text.as_str()),
             _ => {
                 self.odd.push(value);
                 return Cell::of(Held::Odd, self.odd.len() as u64 - 1);
@@ -105,6 +107,7 @@ impl Cells {
             Held::Bool => Value::Bool(cell.bits != 0),
             Held::Int => Value::Int(cell.as_int()),
             Held::Float => Value::Float(cell.as_float()),
+            Held::Written => json::written_number(&text()).unwrap_or_else(|| Value::Text(text())),
             Held::Text | Held::Json => Value::Text(text()),
             Held::Cell => Value::Cell(text()),
             Held::Odd => self.odd(cell).clone(),

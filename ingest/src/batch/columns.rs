@@ -128,7 +128,7 @@ fn array(
             Arc::new(array.finish().with_timezone("UTC"))
         }
         ColumnType::Utf8 | ColumnType::Null => held.texts(contract::text),
-        ColumnType::Json => held.texts(|value| Some(value.canonical())),
+        ColumnType::Json => held.texts(|value| Some(value.written())),
         ColumnType::Binary => {
             let mut array = BinaryBuilder::new();
             held.each(contract::bytes, |bytes| array.append_option(bytes));
@@ -187,7 +187,7 @@ impl Admitted<'_> {
         for cell in cells.column(self.index) {
             match cell.held {
                 Held::Null => array.append_null(),
-                Held::Text | Held::Cell | Held::Json => {
+                Held::Written | Held::Text | Held::Cell | Held::Json => {
                     array.append_value(cell.as_text(&cells.texts));
                 }
                 _ => array.append_option(self.as_held(cell, &convert)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_readers::{
     json::JsonRecord,
-    value::{Fault, Value, shorten},
+    value::{CanonicalForm, Fault, Value, shorten},
 };
 use feedline_schemas::{
     commit::{Decisions, note},
@@ -15,7 +15,7 @@ use feedline_schemas::{
 use super::{
     cells::Cells,
     children::Children,
-    rejects::{Reject, frozen},
+    rejects::{Reject, frozen, own_key},
     tape_records::{Found, Plain},
 };
 use crate::{
@@ -44,7 +44,7 @@ impl Deciding<'_> {
     /// Decides about a record of a tape. Builds a value tree only if there is something to decide.
     pub(super) fn json(&mut self, row: u32, record: &JsonRecord) -> Result<(), Error> {
         if !self.children.is_empty() || self.window.has_key() {
-            return self.record(row, record.value());
+            return self.decide(row, record.value(), Some(record));
         }
         let start = self.cells.texts.len();
         let levels = self.config.max_depth.get();
@@ -52,7 +52,7 @@ impl Deciding<'_> {
             .plain
             .write(record, levels, &self.contract, &mut self.cells);
         if matches!(found, Found::Odd) {
-            return self.record(row, record.value());
+            return self.decide(row, record.value(), Some(record));
         }
         let hash = Hash128::of(&self.cells.texts.as_bytes()[start..]);
         if self.window.contains(hash, None) {
@@ -64,7 +64,7 @@ impl Deciding<'_> {
             && self.contract.take(&self.plain.cells, &self.cells.texts);
         if !is_plain {
             self.cells.texts.truncate(start);
-            return self.record(row, record.value());
+            return self.decide(row, record.value(), Some(record));
         }
         self.window.push(hash, None);
         self.cells.push(row, hash, self.plain.cells.drain(..));
@@ -73,13 +73,23 @@ impl Deciding<'_> {
 
     /// Decides about a record that is an object.
     pub(super) fn record(&mut self, row: u32, record: Value) -> Result<(), Error> {
-        let (mut raw, has_faults) = record.canonical_and_faults();
-        let mut record = record;
-        if has_faults {
+        self.decide(row, record, None)
+    }
+
+    /// Decides about a record that is an object, which is `on_tape` too if it comes from a tape.
+    fn decide(
+        &mut self,
+        row: u32,
+        mut record: Value,
+        on_tape: Option<&JsonRecord>,
+    ) -> Result<(), Error> {
+        let mut form = record.canonical_form();
+        if form.has_faults {
+            let raw = record.written();
             match self.settled(record) {
                 Ok(settled) => {
                     record = settled;
-                    raw = record.canonical();
+                    form = record.canonical_form();
                 }
                 Err(rejection) => {
                     self.rejects.push(Reject::of(row, rejection, raw));
@@ -87,12 +97,14 @@ impl Deciding<'_> {
                 }
             }
         }
-        let hash = Hash128::of(raw.as_bytes());
+        let hash = Hash128::of(form.text.as_bytes());
         let key = self.window.key_of(&record);
         if self.window.contains(hash, key) {
             self.duplicates += 1;
             return Ok(());
         }
+        let written = (form.is_rewritten && on_tape.is_none()).then(|| record.written());
+        let raw = || raw_of(form, written, on_tape);
         let Value::Object(entries) = record else {
             return Ok(());
         };
@@ -109,10 +121,12 @@ impl Deciding<'_> {
                 self.window.push(hash, key);
                 self.cells.land(row, hash, cells);
             }
-            Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw)),
+            Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw())),
             Verdict::Stop(key, rejection) => {
+                let raw = raw();
                 let record = shorten(&raw, 500);
-                return Err(frozen(self.source, key, rejection, &record));
+                let key = own_key(self.config, key, &rejection.path);
+                return Err(frozen(self.source, &key, rejection, &record));
             }
         }
         Ok(())
@@ -145,5 +159,14 @@ impl Deciding<'_> {
             note(&mut self.repaired, reason, &path, 1, || sample);
         }
         Ok(settled)
+    }
+}
+
+/// Text of a rejected record: its canonical form, but with numbers as the source wrote them. That of
+/// a record on a tape is made only here, because few records are rejected.
+fn raw_of(form: CanonicalForm, written: Option<String>, on_tape: Option<&JsonRecord>) -> String {
+    match on_tape {
+        Some(record) if form.is_rewritten => record.value().written(),
+        _ => written.unwrap_or(form.text),
     }
 }

@@ -9,6 +9,7 @@ use feedline_readers::{
     record::Record,
     value::{Value, one_line, shorten},
 };
+use feedline_schemas::config::ContractConfig;
 
 /// Column with the reason code.
 pub(crate) const REASON: &str = "reason";
@@ -18,6 +19,9 @@ pub(crate) const PATH: &str = "path";
 pub(crate) const DETAIL: &str = "detail";
 /// Column with the record.
 pub(crate) const RAW: &str = "raw";
+
+/// Key of the encoding of CSV.
+pub(crate) const ENCODING: &str = "csv.encoding";
 
 /// A rejected record.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ impl Reject {
                     reason: "not_an_object",
                     path: String::new(),
                     detail,
-                    raw: value.canonical(),
+                    raw: value.written(),
                     has_place: false,
                 }
             }
@@ -95,16 +99,32 @@ pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
         "missing_value" => &["contract.nulls", "contract.required"],
         "unknown_column" => &["contract.columns"],
         TOO_MANY_COLUMNS => &["contract.max_columns"],
-        "invalid_utf8" => &["csv.encoding"],
+        "invalid_utf8" => &[ENCODING],
         _ => &[],
     }
 }
 
+/// Key of the contract for the column at `path`: that of its own rules, if these have it.
+pub(super) fn own_key(contract: &ContractConfig, key: &str, path: &str) -> String {
+    let own = contract.column.get(path);
+    let has_own = own.is_some_and(|own| match key {
+        "types" => own.types.is_some(),
+        "nulls" => own.nulls.is_some(),
+        _ => false,
+    });
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    match has_own {
+        true if path.chars().all(is_bare) => format!("column.{path}.{key}"),
+        true => format!("column.{path:?}.{key}"),
+        false => key.to_owned(),
+    }
+}
+
 /// Error of a run that a rejection stops.
-pub(super) fn frozen(source: &str, key: &'static str, rejection: Rejection, record: &str) -> Error {
+pub(super) fn frozen(source: &str, key: &str, rejection: Rejection, record: &str) -> Error {
     Error::Frozen {
         source: source.to_owned(),
-        key,
+        key: key.to_owned(),
         detail: rejection.detail,
         record: record.to_owned(),
     }
@@ -130,7 +150,10 @@ pub(super) fn name_places(rejects: &mut [Reject], places: &RecordPlaces) {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::commit::FilePart;
+    use feedline_schemas::{
+        commit::FilePart,
+        config::{ColumnContract, TypeContract},
+    };
 
     use super::*;
     use crate::record_places::RecordPlace;
@@ -189,6 +212,22 @@ mod tests {
         );
         assert_eq!(keys_of(TOO_MANY_COLUMNS), ["contract.max_columns"]);
         assert!(keys_of("not_an_object").is_empty());
+    }
+
+    #[test]
+    fn a_column_with_a_rule_of_its_own_has_the_key_of_it() {
+        let rule = ColumnContract {
+            types: Some(TypeContract::Freeze),
+            ..ColumnContract::default()
+        };
+        let mut contract = ContractConfig::default();
+        contract.column.insert("v".into(), rule.clone());
+        contract.column.insert("a.b".into(), rule);
+        let key = |key: &str, path: &str| own_key(&contract, key, path);
+        assert_eq!(key("types", "v"), "column.v.types");
+        assert_eq!(key("types", "a.b"), "column.\"a.b\".types");
+        assert_eq!(key("types", "w"), "types");
+        assert_eq!(key("nulls", "v"), "nulls");
     }
 
     #[test]

@@ -75,7 +75,8 @@ impl Plain {
     }
 
     /// Puts the cells of the record just written into columns; `false` if a cell has no column yet.
-    /// Strings with escapes are appended to the strings of `cells`.
+    /// Strings with escapes, and numbers of text and JSON columns whose text is not in the canonical
+    /// form, are appended to the strings of `cells`.
     pub(super) fn place(
         &mut self,
         record: &JsonRecord,
@@ -93,12 +94,46 @@ impl Plain {
                 None => return false,
             }
         }
-        self.cells.clear();
         let root = record.key();
-        for Leaf { key, cell } in leaves {
+        if !self.keep_numbers(record, contract, cells) {
+            return false;
+        }
+        self.cells.clear();
+        for Leaf { key, cell } in &self.walk.leaves {
             match place(&mut self.places, contract, &record.tape.keys, root, *key) {
                 Place::Known(Some(column), _) => self.cells.push((column, *cell)),
                 _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives the cells of text and JSON columns their numbers as the document has them; `false` if
+    /// a text is too long for a cell.
+    fn keep_numbers(
+        &mut self,
+        record: &JsonRecord,
+        contract: &Contract<'_>,
+        cells: &mut Cells,
+    ) -> bool {
+        let (tape, root) = (&record.tape, record.key());
+        for i in 0..self.walk.rewritten.len() {
+            let (leaf, node) = self.walk.rewritten[i];
+            let Leaf { key, cell } = self.walk.leaves[leaf];
+            let held = match cell.held {
+                Held::Float => match place(&mut self.places, contract, &tape.keys, root, key) {
+                    Place::Known(Some(column), _) if contract.is_text(column) => Held::Written,
+                    _ => continue,
+                },
+                held => held,
+            };
+            let start = cells.texts.len();
+            if self.walk.write(tape, node, &mut cells.texts).is_err() {
+                return false;
+            }
+            match Cell::text(held, start, cells.texts.len()) {
+                Some(cell) => self.walk.leaves[leaf].cell = cell,
+                None => return false,
             }
         }
         true

@@ -312,12 +312,12 @@ fn likely_records() -> impl Strategy<Value = Vec<String>> {
         6 => (-5_i64..5).prop_map(|v| v.to_string()),
         1 => any::<i64>().prop_map(|v| v.to_string()),
         4 => (-400_i32..400).prop_map(|v| format!("{:?}", f64::from(v) / 8.0)),
-        1 => prop::sample::select(&["1.50", "1e3", "-0", "-0.0", "2E-7", "1e400", "1e-400", "9223372036854775808", "0.00001", "123456789012345678.5"][..]).prop_map(str::to_owned),
+        1 => prop::sample::select(&["1.50", "1e3", "-0", "-0.0", "2E-7", "1e400", "1e-400", "9223372036854775808", "0.00001", "123456789012345678.5", "0.12345678901234567891", "5.00"][..]).prop_map(str::to_owned),
         4 => "[a-c]{0,2}".prop_map(|v| format!("{v:?}")),
         1 => prop::sample::select(&[r#""\u00e9\n""#, r#""\ud83d\ude00""#, r#""12""#, r#""1.50""#, r#""2024-01-02T03:04:05Z""#, r#""\ud800""#][..]).prop_map(str::to_owned),
         2 => Just("null".to_owned()),
         2 => any::<bool>().prop_map(|v| v.to_string()),
-        1 => prop::sample::select(&["[]", "[1,2]", "[\"x\",null]", "[{\"b\":1,\"a\":1.0}]", "{}", "[[1.10]]"][..]).prop_map(str::to_owned),
+        1 => prop::sample::select(&["[]", "[1,2]", "[\"x\",null]", "[{\"b\":1,\"a\":1.0}]", "{}", "[[1.10]]", "[1e400,2E5]"][..]).prop_map(str::to_owned),
     ];
     let name = prop::sample::select(&["a", "b", "c.d", "\\u0061", "e\\\\"][..]);
     let object = prop::collection::vec((name, value), 0..4).prop_map(|entries| {

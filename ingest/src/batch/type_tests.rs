@@ -6,7 +6,7 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use feedline_schemas::{
-    config::{DuplicateKeys, ListContract, TypeContract},
+    config::{DeclaredType, DuplicateKeys, ListContract, TypeContract},
     record::{ColumnType, split_path},
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -113,6 +113,98 @@ fn numbers_beyond_floats_are_text_and_values_of_other_types_are_decided_by_the_c
     check((&["true", "1"], QUARANTINE), ColumnType::Bool, &["true"], 1);
     let mixed = ["1", "true"];
     check((&mixed, WIDEN), ColumnType::Utf8, &mixed, 0);
+}
+
+/// A batch of these values in a column of a declared type.
+fn declared(numbers: &[&str], r#type: DeclaredType) -> Decided {
+    values(numbers, |config| {
+        let column = config.column.entry("v".to_owned()).or_default();
+        column.r#type = Some(r#type);
+    })
+}
+
+#[test]
+fn fault_34_a_declared_column_has_the_exact_digits_of_a_number() {
+    let long = "1234567.123456789012345678";
+    let decimal = declared(&[long, "1.10", "1e2", "0.1"], DeclaredType::Decimal);
+    let zeros = "0".repeat(16);
+    let cells = [
+        long.to_owned(),
+        format!("1.10{zeros}"),
+        format!("100.00{zeros}"),
+        format!("0.10{zeros}"),
+    ];
+    assert_eq!(shown(&landed(&decimal), "v"), cells);
+    let texts = [
+        long,
+        "1.10",
+        "1E2",
+        "-0",
+        "2.5",
+        "12345678901234567.123456789",
+    ];
+    let text = declared(&texts, DeclaredType::Text);
+    assert_eq!(shown(&landed(&text), "v"), texts);
+    // A number that the column does not hold exactly is no value of it.
+    let decimal = declared(&["0.12345678901234567891", "1"], DeclaredType::Decimal);
+    assert_eq!(rejected(&decimal), ["type_conflict v"]);
+    let int = declared(&["5.00", "5.00000000000000000001"], DeclaredType::Int);
+    assert_eq!(shown(&landed(&int), "v"), ["5"]);
+    assert_eq!(rejected(&int), ["type_conflict v"]);
+}
+
+#[test]
+fn fault_34_numbers_that_round_to_one_float_are_two_records() {
+    let [one, other] = ["0.12345678901234567891", "0.12345678901234567892"];
+    let record = |number: &str| format!(r#"{{"v":{number}}}"#);
+    let rows = |numbers: [&str; 2]| {
+        let records = numbers.map(record);
+        let counts = decide_with(&[&records[0], &records[1]], None, |_| {}).counts();
+        (counts.rows, counts.duplicates)
+    };
+    assert_eq!(rows([one, other]), (2, 0));
+    assert_eq!(rows([one, one]), (1, 1));
+    assert_eq!(rows(["1.10", "1.1"]), (1, 1));
+    assert_eq!(rows(["0.1", "0.10000000000000001"]), (1, 1));
+    // The hash of a record whose numbers are exact does not depend on their notation.
+    let batch = landed(&decide_with(
+        &[r#"{"v":[1.10,1E5],"w":2.50}"#],
+        None,
+        |_| {},
+    ));
+    let hash = batch.column_by_name("_feedline_hash").unwrap();
+    let canonical = r#"{"v":[1.1,100000.0],"w":2.5}"#;
+    assert_eq!(
+        hash.as_fixed_size_binary().value(0),
+        Hash128::of(canonical.as_bytes()).get().to_be_bytes()
+    );
+}
+
+#[test]
+fn fault_34_a_reject_keeps_its_numbers_as_they_were_written() {
+    let record = r#"{"a":12345678901234567.123456789,"b":1.10,"c":[1e400,1E5],"v":true}"#;
+    let records = [r#"{"v":"x"}"#, record];
+    let decided = decide_with(&records, None, |config| {
+        let column = config.column.entry("v".to_owned()).or_default();
+        column.r#type = Some(DeclaredType::Int);
+    });
+    let raws: Vec<&str> = decided.rejects().iter().map(|r| r.raw.as_str()).collect();
+    assert_eq!(raws, records);
+    let list = decide_with(&["[1.10]"], None, |_| {});
+    assert_eq!(list.rejects()[0].raw, "[1.10]");
+}
+
+#[test]
+fn fault_34_a_list_keeps_its_numbers_as_they_were_written() {
+    let lists = [
+        "[1.10,12345678901234567.125,123456789012345678901234567890,1e400]",
+        r#"[{"a":1.10,"b":[2E5,-0]},"1.10",0.5]"#,
+        "[1,2.5]",
+        "[1.50]",
+    ];
+    let decided = values(&lists, |_| {});
+    assert_eq!(types(&decided)[1], ColumnType::Json);
+    assert_eq!(shown(&landed(&decided), "v"), lists);
 }
 
 #[test]

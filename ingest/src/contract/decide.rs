@@ -134,12 +134,10 @@ impl Contract<'_> {
                     note(&mut self.decisions, DIGITS_CUT, name, 1, sample);
                 }
                 met.present += 1;
-                met.look(
-                    self.columns[column].r#type,
-                    self.rules[column].types,
-                    &leaf.value,
-                );
-                cells.push((column, leaf.value));
+                let r#type = self.columns[column].r#type;
+                let value = landed(r#type, leaf.value);
+                met.look(r#type, self.rules[column].types, &value);
+                cells.push((column, value));
             }
         }
         for (kind, path, sample) in self.pending.drain(..) {
@@ -219,6 +217,14 @@ impl Contract<'_> {
                 shown(&leaf.value)
             ),
         }
+    }
+}
+
+/// The value that a column of the type `column` keeps: a float column keeps no text of a number.
+fn landed(column: ColumnType, value: Value) -> Value {
+    match value {
+        Value::Written(number) if column == ColumnType::Float64 => Value::Float(number.value()),
+        value => value,
     }
 }
 

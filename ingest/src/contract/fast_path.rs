@@ -51,7 +51,10 @@ impl Contract<'_> {
             | (ColumnType::Bool, Held::Bool)
             | (ColumnType::Int64, Held::Int)
             | (ColumnType::Float64, Held::Float)
-            | (ColumnType::Utf8, Held::Bool | Held::Int | Held::Float | Held::Text | Held::Cell)
+            | (
+                ColumnType::Utf8,
+                Held::Bool | Held::Int | Held::Float | Held::Written | Held::Text | Held::Cell,
+            )
             | (ColumnType::Json, Held::Json) => true,
             (ColumnType::Float64, Held::Int) => cell.as_int().unsigned_abs() <= MAX_EXACT,
             (ColumnType::Timestamp, Held::Text) => {
@@ -77,6 +80,12 @@ impl Contract<'_> {
     /// Column number of each path, as they are now.
     pub(crate) fn column_called(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
+    }
+
+    /// Returns true for a text column.
+    pub(crate) fn is_text(&self, column: usize) -> bool {
+        let column = self.columns.get(column);
+        column.is_some_and(|column| column.r#type == ColumnType::Utf8)
     }
 
     /// Returns true if the object at the path `name` is stored as one JSON column.

@@ -97,7 +97,7 @@ fn list_type(items: &[Value]) -> ColumnType {
             Value::Null => continue,
             Value::Bool(_) => ColumnType::ListBool,
             Value::Int(_) => ColumnType::ListInt64,
-            Value::Float(_) => ColumnType::ListFloat64,
+            Value::Float(_) | Value::Written(_) => ColumnType::ListFloat64,
             Value::Text(_) | Value::Cell(_) | Value::Time(_) => ColumnType::ListUtf8,
             _ => return ColumnType::Json,
         };
@@ -138,7 +138,7 @@ pub(super) fn infer(value: &Value) -> ColumnType {
         Value::Null => ColumnType::Null,
         Value::Bool(_) => ColumnType::Bool,
         Value::Int(_) => ColumnType::Int64,
-        Value::Float(_) => ColumnType::Float64,
+        Value::Float(_) | Value::Written(_) => ColumnType::Float64,
         Value::Digits(text) if number::decimal(text).is_some() => ColumnType::Decimal,
         Value::Text(_) | Value::Digits(_) | Value::ByteCell(_) | Value::Fault(_) => {
             ColumnType::Utf8
@@ -177,6 +177,7 @@ pub(crate) fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Int(value) => Some(*value),
         Value::Float(value) => whole(*value),
+        Value::Written(number) if number.is_exact() => whole(number.value()),
         Value::Text(text) | Value::Digits(text) => match json::number(text) {
             Some(Value::Int(value)) => Some(value),
             _ => None,
@@ -195,6 +196,7 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(value) => exact(*value),
         Value::Float(value) => Some(*value),
+        Value::Written(number) => Some(number.value()),
         Value::Text(text) | Value::Digits(text) => match json::number(text)? {
             Value::Int(value) => exact(value),
             Value::Float(value) => number::says_the_same(text, value).then_some(value),
@@ -214,6 +216,7 @@ pub(crate) fn decimal(value: &Value) -> Option<i128> {
     match value {
         Value::Int(value) => Some(decimals::of_int(*value)),
         Value::Float(value) => decimals::of_float(*value),
+        Value::Written(number) => number::decimal(number.text()),
         Value::Digits(text) => number::decimal(text),
         Value::Text(text) if number::is_number(text) => number::decimal(text),
         Value::Cell(text) if number::is_number(text.trim()) => number::decimal(text.trim()),
@@ -227,6 +230,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
         Value::Text(text) | Value::Cell(text) | Value::Time(text) | Value::Digits(text) => {
             Some(text.clone())
         }
+        Value::Written(number) => Some(number.text().to_owned()),
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(value.canonical()),
         _ => None,
     }

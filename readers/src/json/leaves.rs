@@ -1,6 +1,9 @@
 //! A record of a tape as its canonical form and its leaves, in one walk.
 
+use std::mem;
+
 use super::{
+    number::{is_canonical, write_canonical},
     tape::{Node, NodeKind, Tape},
     write_text,
 };
@@ -42,6 +45,13 @@ pub struct Walk {
     pub leaves: Vec<Leaf>,
     /// Strings with escapes in the canonical form: number of the leaf, unescaped string.
     pub unescaped: Vec<(usize, String)>,
+    /// Leaves with numbers whose text is another one than in the canonical form: number of the
+    /// leaf, its node.
+    pub rewritten: Vec<(usize, u32)>,
+    /// True if the value that is being written has such a number.
+    is_rewritten: bool,
+    /// True if numbers are written as they are in the document.
+    keeps_numbers: bool,
 }
 
 impl Walk {
@@ -62,7 +72,19 @@ impl Walk {
         self.open.clear();
         self.leaves.clear();
         self.unescaped.clear();
+        self.rewritten.clear();
         self.object(tape, place, levels, whole, out)
+    }
+
+    /// Appends the value at `place` to `out` as [`Value::written`] does.
+    ///
+    /// # Errors
+    /// [`NoCell`] only for a value that [`Self::record`] has not walked.
+    pub fn write(&mut self, tape: &Tape, place: u32, out: &mut String) -> Result<(), NoCell> {
+        self.keeps_numbers = true;
+        let written = self.inside(tape, place, out);
+        self.keeps_numbers = false;
+        written
     }
 
     fn object(
@@ -106,6 +128,7 @@ impl Walk {
         if levels == 0 {
             return self.inside(tape, place, out);
         }
+        self.is_rewritten = false;
         let cell = match node.kind {
             NodeKind::Object if levels > 1 && node.end > place + 1 && !whole(node.key) => {
                 return self.object(tape, place, levels - 1, whole, out);
@@ -121,8 +144,11 @@ impl Walk {
                 self.unescaped.push((self.leaves.len(), text));
                 Cell::NULL
             }
-            _ => scalar(tape, node, out)?,
+            _ => self.scalar(tape, node, out)?,
         };
+        if mem::take(&mut self.is_rewritten) {
+            self.rewritten.push((self.leaves.len(), place));
+        }
         self.leaves.push(Leaf {
             key: node.key,
             cell,
@@ -147,10 +173,53 @@ impl Walk {
             }
             NodeKind::Escaped => write_text(&tape.unescaped(node), out),
             _ => {
-                scalar(tape, node, out)?;
+                self.scalar(tape, node, out)?;
             }
         }
         Ok(())
+    }
+
+    /// Writes a value that has nothing below it and no escapes.
+    fn scalar(&mut self, tape: &Tape, node: &Node, out: &mut String) -> Result<Cell, NoCell> {
+        let text = tape.text(node);
+        Ok(match node.kind {
+            NodeKind::Int | NodeKind::Float if self.keeps_numbers => {
+                out.push_str(text);
+                Cell::NULL
+            }
+            NodeKind::Int => {
+                out.push_str(text);
+                Cell::int(text.parse().map_err(|_| NoCell)?)
+            }
+            NodeKind::Float => {
+                let Some(Value::Float(value)) = super::number(text) else {
+                    return Err(NoCell);
+                };
+                if is_canonical(text, value) {
+                    out.push_str(text);
+                } else {
+                    self.is_rewritten = true;
+                    write_canonical(text, value, out);
+                }
+                Cell::float(value)
+            }
+            NodeKind::Text => {
+                out.push('"');
+                let start = out.len();
+                out.push_str(text);
+                let cell = Cell::text(Held::Text, start, out.len());
+                out.push('"');
+                cell.ok_or(NoCell)?
+            }
+            kind => {
+                out.push_str(text);
+                match kind {
+                    NodeKind::True => Cell::bool(true),
+                    NodeKind::False => Cell::bool(false),
+                    _ => Cell::NULL,
+                }
+            }
+        })
     }
 
     /// Sorts the nodes from `first` on, which are those of an object with the path `key`, by their
@@ -171,90 +240,5 @@ impl Walk {
         order.sorted.extend((0..).take(open.len()));
         let Order { keys, sorted } = order;
         sorted.sort_unstable_by_key(|i| tape.keys.name(keys[*i as usize]).as_bytes());
-    }
-}
-
-/// Writes a value that has nothing below it and no escapes.
-fn scalar(tape: &Tape, node: &Node, out: &mut String) -> Result<Cell, NoCell> {
-    let text = tape.text(node);
-    Ok(match node.kind {
-        NodeKind::Int => {
-            out.push_str(text);
-            Cell::int(text.parse().map_err(|_| NoCell)?)
-        }
-        NodeKind::Float => {
-            let Some(Value::Float(value)) = super::number(text) else {
-                return Err(NoCell);
-            };
-            if is_shortest(text) {
-                out.push_str(text);
-            } else {
-                out.push_str(&format!("{value:?}"));
-            }
-            Cell::float(value)
-        }
-        NodeKind::Text => {
-            out.push('"');
-            let start = out.len();
-            out.push_str(text);
-            let cell = Cell::text(Held::Text, start, out.len());
-            out.push('"');
-            cell.ok_or(NoCell)?
-        }
-        kind => {
-            out.push_str(text);
-            match kind {
-                NodeKind::True => Cell::bool(true),
-                NodeKind::False => Cell::bool(false),
-                _ => Cell::NULL,
-            }
-        }
-    })
-}
-
-/// Returns true if a float in this notation has the fewest digits. Decimals of up to 15 digits are
-/// all different floats, so none has a shorter form. Very small and large floats have an exponent.
-fn is_shortest(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let Some((whole, fraction)) = digits.split_once('.') else {
-        return false;
-    };
-    let is_plain = fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let has_end = fraction == "0" || !fraction.ends_with('0');
-    let is_small = whole == "0" && fraction.starts_with("000");
-    is_plain && has_end && !is_small && whole.len() + fraction.len() <= 15
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn only_texts_that_a_float_would_get_are_taken_over() {
-        for text in ["0.0", "-0.0", "1.5", "-12.25", "0.001", "12345678901234.5"] {
-            assert!(is_shortest(text), "{text}");
-        }
-        for text in [
-            "1",
-            "1.50",
-            "1.00",
-            "1e5",
-            "1.5e3",
-            "0.0001",
-            "0.00001",
-            "123456789012345.5",
-        ] {
-            assert!(!is_shortest(text), "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_text_that_is_taken_over_is_the_canonical_one(text in "-?(0|[1-9][0-9]{0,13})\\.[0-9]{1,14}") {
-            let value: f64 = text.parse().unwrap();
-            prop_assert!(!is_shortest(&text) || format!("{value:?}") == text, "{text} {value:?}");
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use feedline_schemas::{config::JsonConfig, record::split_path};
 
-use super::{encoding, keys::Keys, number};
+use super::{encoding, keys::Keys, number, number::is_canonical, written_number};
 use crate::{value::Value, value_view::ValueView};
 
 /// Bytes of memory that a reader uses again, at most.
@@ -496,7 +496,7 @@ impl Tape {
             NodeKind::True => Value::Bool(true),
             NodeKind::False => Value::Bool(false),
             NodeKind::Int | NodeKind::Float => {
-                number(text).unwrap_or_else(|| Value::Digits(text.to_owned()))
+                written_number(text).unwrap_or_else(|| Value::Digits(text.to_owned()))
             }
             NodeKind::Text => Value::Text(text.to_owned()),
             NodeKind::Escaped => Value::Text(self.unescaped(node)),
@@ -521,7 +521,8 @@ impl Tape {
             NodeKind::False => ValueView::Bool(false),
             NodeKind::Int => text.parse().map_or(ValueView::Digits(text), ValueView::Int),
             NodeKind::Float => match number(text) {
-                Some(Value::Float(value)) => ValueView::Float(value),
+                Some(Value::Float(value)) if is_canonical(text, value) => ValueView::Float(value),
+                Some(Value::Float(value)) => ValueView::Written(value, text),
                 _ => ValueView::Digits(text),
             },
             NodeKind::Text => ValueView::Text(text.into()),

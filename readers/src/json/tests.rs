@@ -54,6 +54,33 @@ fn numbers_are_never_rounded_in_silence() {
     check("1e16", "1e16");
     check("123456.789e-12", "1.23456789e-7");
     check("0.1", "0.1");
+    check("1.10", "1.1");
+    check("0.12345678901234567891", "0.12345678901234567891");
+}
+
+#[test]
+fn a_tape_has_the_numbers_of_the_document_beside_the_canonical_form() {
+    let document = r#"{"a":[1.10,0.12345678901234567891],"b":1E5,"c":1.5,"d":{"e":2.50}}"#;
+    let tape = Reader::default().read(document.into(), &JsonConfig::default());
+    let tape = tape.expect("it has no faults");
+    assert_eq!(tape.value(0).written(), document);
+    let mut walk = Walk::default();
+    let mut out = String::new();
+    walk.record(&tape, 0, 8, &mut |_| false, &mut out).unwrap();
+    assert_eq!(
+        out,
+        r#"{"a":[1.1,0.12345678901234567891],"b":100000.0,"c":1.5,"d":{"e":2.5}}"#
+    );
+    let rewritten = walk.rewritten.clone();
+    let leaves: Vec<usize> = rewritten.iter().map(|(leaf, _)| *leaf).collect();
+    assert_eq!(leaves, [0, 1, 3]);
+    let texts = rewritten.iter().map(|(_, node)| {
+        let mut text = String::new();
+        walk.write(&tape, *node, &mut text).unwrap();
+        text
+    });
+    let texts: Vec<String> = texts.collect();
+    assert_eq!(texts, ["[1.10,0.12345678901234567891]", "1E5", "2.50"]);
 }
 
 #[test]

@@ -166,16 +166,18 @@ impl Input {
     }
 }
 
-/// The integer that is beyond all that are floats. A decimal is rounded, whatever its size.
+/// The integer that is beyond all that are floats. A decimal with a fraction is rounded, whatever its size.
 fn large_integer(held: &Held<'_>, missing: &Missing) -> Option<String> {
     let is_large = match held {
         Held::Int(value) => value.unsigned_abs() > MAX_EXACT && !missing.number(to_float(*value)),
         Held::Text(text) => is_large_integer(text, missing),
-        Held::Missing | Held::Bool(_) | Held::Float(_) | Held::Decimal(_) => false,
+        Held::Decimal(digits) => is_large_integer(digits, missing),
+        Held::Missing | Held::Bool(_) | Held::Float(_) => false,
     };
     let shown = || match held {
         Held::Text(text) => text.trim().chars().take(SHOWN).collect(),
         Held::Int(value) => value.to_string(),
+        Held::Decimal(digits) => digits.clone(),
         _ => String::new(),
     };
     is_large.then(shown)
@@ -301,7 +303,9 @@ mod tests {
         assert_eq!(faults, [Some("integer_too_large"), None]);
         let faults = numbers(LandedAs::Float, &[large.clone(), Raw::Int(1 << 53)]).1;
         assert_eq!(faults, [Some("type_conflict"), None]);
-        assert_eq!(numbers(LandedAs::Decimal, &[large]).1, [None]);
+        let fraction = Raw::Cell("9007199254740993.5");
+        let faults = numbers(LandedAs::Decimal, &[large, fraction]).1;
+        assert_eq!(faults, [Some("integer_too_large"), None]);
         for text in ["9007199254740993", "90071992547409930000000"] {
             for landed in [LandedAs::Text, LandedAs::Scalar] {
                 let faults = numbers(landed, &[Raw::Text(text.into()), Raw::Cell(text)]).1;

@@ -173,8 +173,9 @@ impl LandedAs {
             (_, Raw::Bool(value)) => Held::Text(value.to_string().into()),
             (_, Raw::Int(value)) if is_text => Held::Text(value.to_string().into()),
             (_, Raw::Float(value)) if is_text => Held::Text(format!("{value:?}").into()),
+            (_, Raw::Written(_, value)) if is_text => text(value),
             (_, Raw::Int(value)) => Held::Int(*value),
-            (_, Raw::Float(value)) => Held::Float(*value),
+            (_, Raw::Float(value) | Raw::Written(value, _)) => Held::Float(*value),
             (Self::Text | Self::LikelyBool | Self::Written, Raw::Text(value)) => text(value),
             (Self::Text | Self::LikelyBool | Self::Written, Raw::Digits(value)) => text(value),
             (_, Raw::Text(value)) => numeral(value).unwrap_or_else(|| text(value)),
@@ -206,6 +207,9 @@ fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
     match raw {
         Raw::Int(value) => Some(Held::Int(*value)),
         Raw::Float(value) => of_float(*value),
+        // Rounded, it is no integer.
+        Raw::Written(value, text) if is_final && !number::is_text_of(text, *value) => None,
+        Raw::Written(value, _) => of_float(*value),
         Raw::Text(text) => exact_integer(text),
         Raw::Digits(text) => exact_integer(text),
         Raw::Cell(text) => match number(text.trim())? {
@@ -236,7 +240,7 @@ fn exact_float(text: &str) -> Option<f64> {
 fn float(raw: &Raw<'_>) -> Option<Held<'static>> {
     let value = match raw {
         Raw::Int(value) => exact(*value),
-        Raw::Float(value) => Some(*value),
+        Raw::Float(value) | Raw::Written(value, _) => Some(*value),
         Raw::Text(text) => exact_float(text),
         Raw::Digits(text) => exact_float(text),
         Raw::Cell(text) => match number(text.trim())? {
@@ -253,6 +257,7 @@ fn decimal(raw: &Raw<'_>) -> Option<Held<'static>> {
     let digits = match raw {
         Raw::Int(value) => digits(&value.to_string()),
         Raw::Float(value) => digits(&format!("{value:e}")),
+        Raw::Written(_, text) => digits(text),
         Raw::Text(text) => digits(text),
         Raw::Digits(text) => digits(text),
         Raw::Cell(text) => digits(text.trim()),
@@ -290,6 +295,31 @@ fn boolean(text: &str) -> Option<Held<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_json_has_its_own_digits_in_text_and_decimal_columns() {
+        let padded = Raw::Written(1.1, "1.10");
+        let long = Raw::Written(1_234_567.123_456_789, "1234567.123456789012345678");
+        let text = |raw| LandedAs::Text.hold(raw);
+        assert_eq!(text(&padded), Some(Held::Text("1.10".into())));
+        assert_eq!(
+            text(&long),
+            Some(Held::Text("1234567.123456789012345678".into()))
+        );
+        let decimal = |raw| LandedAs::Decimal.hold(raw);
+        assert_eq!(decimal(&padded), Some(Held::Decimal("1.1".into())));
+        assert_eq!(
+            decimal(&long),
+            Some(Held::Decimal("1234567.123456789012345678".into()))
+        );
+        assert_eq!(
+            LandedAs::Float.hold(&long),
+            Some(Held::Float(1_234_567.123_456_789))
+        );
+        let five = Raw::Written(5.0, "5.00000000000000000001");
+        let is_final = true;
+        assert_eq!(LandedAs::Integer { is_final }.hold(&five), None);
+    }
 
     #[test]
     fn decimals_are_exact_or_none() {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use feedline_schemas::number;
+
 /// Characters of a cell that a conflict shows, as many as ingest shows.
 const CONFLICT_SHOWN: usize = 100;
 
@@ -12,6 +14,8 @@ pub(super) enum Raw<'a> {
     Bool(bool),
     Int(i64),
     Float(f64),
+    /// A number of JSON with the nearest float, and its text, which is not that of the float.
+    Written(f64, &'a str),
     /// Text that the file says is text.
     Text(Cow<'a, str>),
     /// A number with more digits than 64 bits always hold. It converts as its text does.
@@ -32,6 +36,11 @@ impl Raw<'_> {
             Self::Bool(value) => Some(value.to_string()),
             Self::Int(value) => Some(value.to_string()),
             Self::Float(value) => Some(format!("{value:?}")),
+            // A column of floats takes no text that has more digits.
+            Self::Written(value, text) => Some(match number::says_the_same(text, *value) {
+                true => (*text).to_owned(),
+                false => format!("{value:?}"),
+            }),
             Self::Text(text) => Some(text.clone().into_owned()),
             Self::Cell(text) | Self::Time(text) | Self::Digits(text) => Some((*text).to_owned()),
         }
@@ -43,7 +52,7 @@ impl Raw<'_> {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
             Self::Int(_) => "an integer",
-            Self::Float(_) => "a float",
+            Self::Float(_) | Self::Written(..) => "a float",
             Self::Text(_) | Self::Cell(_) => "text",
             Self::Digits(_) => "a number beyond 64 bits",
             Self::Time(_) => "a time",
@@ -56,6 +65,10 @@ impl Raw<'_> {
         let whole = match self {
             Self::Text(text) => quoted(text),
             Self::Cell(text) | Self::Time(text) | Self::Digits(text) => quoted(text),
+            Self::Written(value, text) => match number::is_text_of(text, *value) {
+                true => format!("{value:?}"),
+                false => (*text).to_owned(),
+            },
             other => other.carried().unwrap_or_default(),
         };
         match whole.char_indices().nth(CONFLICT_SHOWN) {

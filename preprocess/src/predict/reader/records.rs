@@ -426,6 +426,7 @@ fn raw(value: ValueView<'_>) -> Raw<'_> {
         ValueView::Bool(value) => Raw::Bool(value),
         ValueView::Int(value) => Raw::Int(value),
         ValueView::Float(value) => Raw::Float(value),
+        ValueView::Written(value, text) => Raw::Written(value, text),
         ValueView::Digits(text) => Raw::Digits(text),
         ValueView::Text(text) => Raw::Text(text),
         ValueView::Cell(text) => Raw::Cell(text),
