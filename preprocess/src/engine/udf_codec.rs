@@ -23,7 +23,7 @@ use crate::{
         split::{self, frozen, integers, missing, named, range, time},
         time_series::instant,
     },
-    source::latest_version::VersionOrder,
+    source::version_order::{VersionForm, VersionOrder},
     statistics::aggregates::CELL,
 };
 
@@ -37,7 +37,7 @@ macro_rules! first_of_functions {
             named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::CanonicalText,
             range::ByPlace, range::Embargo, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
             time::AfterBorder, time::ByTime, time::Timeless,
-            coerce::Category, row_check::Judge, coerce::Numeric, VersionOrder,
+            coerce::Category, row_check::Judge, coerce::Numeric, VersionForm, VersionOrder,
         )
     };
     (@ $with:ident $arguments:tt; $($function:ty,)+) => {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// A value of each function that travels, as it travels.
-    const VALUES: [(&str, &str); 33] = [
+    const VALUES: [(&str, &str); 34] = [
         ("feedline_behind_time", r#"{"starts":[1,2],"embargo":3}"#),
         (
             "feedline_category",
@@ -229,6 +229,7 @@ mod tests {
         ("feedline_text", "null"),
         ("feedline_timeless", r#"{"at":"t"}"#),
         ("feedline_untimed", r#"{"column":"t"}"#),
+        ("feedline_version_form", "null"),
         ("feedline_version_order", "null"),
     ];
 

@@ -14,6 +14,7 @@ use feedline_schemas::{
     export::ExportedRows,
     ids::{Name, Origin},
     record::{ColumnType, RecordSchema, system},
+    report::Warning,
 };
 use futures::TryStreamExt as _;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
@@ -34,6 +35,7 @@ use crate::{
         landing_zone::Landed,
         latest_version::{self, LatestVersion},
         superseded_files,
+        version_order::check_versions,
     },
 };
 
@@ -53,10 +55,11 @@ pub(super) async fn open(
     context: &Context,
 ) -> Result<ExportTable, Error> {
     let landed = Landed::read(&context.root, source, table).await?;
-    let latest = match all_versions {
-        true => None,
-        false => latest(&landed, context).await?.map(Arc::new),
+    let (latest, warning) = match all_versions {
+        true => (None, None),
+        false => latest(&landed, context).await?,
     };
+    let latest = latest.map(Arc::new);
     let columns = merge(landed.generations.iter().map(|g| &g.schema));
     let system = system_columns(&landed).await?;
     let own = columns.iter();
@@ -95,6 +98,7 @@ pub(super) async fn open(
             files,
         }],
         older_versions: 0,
+        warnings: warning.into_iter().collect(),
         converted: widened(&landed, &columns),
         json_text: json_text(&columns),
         left_out: BTreeMap::from([(
@@ -119,11 +123,14 @@ pub(super) async fn open(
 }
 
 /// Origins of the latest versions in landing order; of a child table, of the records whose rows are read. `None` for a source
-/// without a key. 8 bytes a record are held in memory.
-async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, Error> {
+/// without a key. 8 bytes a record are held in memory. Warns of versions that are ordered by the bytes of texts.
+async fn latest(
+    landed: &Landed,
+    context: &Context,
+) -> Result<(Option<Vec<u64>>, Option<Warning>), Error> {
     let records = landed.records.as_deref().unwrap_or(landed);
     let Some(newest) = LatestVersion::of(records)? else {
-        return Ok(None);
+        return Ok((None, None));
     };
     // The engine would report a damaged file less clearly.
     landed.verify_files(|_| {}).await?;
@@ -136,11 +143,12 @@ async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, 
         0,
     )?;
     let Some(all) = latest_version::versions(&session, records, &newest)? else {
-        return Ok(Some(Vec::new()));
+        return Ok((Some(Vec::new()), None));
     };
+    let warning = Box::pin(check_versions(&session, records)).await?;
     let origins = Box::pin(sorted(newest.keep(all)?)).await?;
     drop(scratch);
-    Ok(Some(origins))
+    Ok((Some(origins), warning))
 }
 
 async fn sorted(rows: DataFrame) -> Result<Vec<u64>, Error> {

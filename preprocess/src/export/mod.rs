@@ -412,7 +412,7 @@ fn report(
         not_finite: written.not_finite,
         left_out: table.left_out.clone(),
         replaced: folder.replaces,
-        warnings: Vec::new(),
+        warnings: table.warnings.clone(),
     }
 }
 

@@ -104,6 +104,7 @@ pub(super) async fn open(dataset: &Store) -> Result<ExportTable, Error> {
         columns: exported,
         parts: manifest.splits.iter().map(part).collect(),
         older_versions: 0,
+        warnings: Vec::new(),
         converted: columns.converted,
         left_out: BTreeMap::new(),
         json_text: columns.json_text,

@@ -13,6 +13,7 @@ use feedline_schemas::{
     export::{ExportedRoles, ExportedRows},
     ids::Hash128,
     manifest::Split,
+    report::Warning,
 };
 use feedline_storage::Store;
 
@@ -31,6 +32,8 @@ pub(super) struct ExportTable {
     pub(super) parts: Vec<ExportPart>,
     /// Landed rows that a later version of their key replaces.
     pub(super) older_versions: u64,
+    /// Warnings of the choice of the rows.
+    pub(super) warnings: Vec<Warning>,
     /// Columns that differ from the landed ones or those of the shards, with the reason.
     pub(super) converted: BTreeMap<String, String>,
     /// Columns that are not exported, with the reason.

@@ -29,6 +29,9 @@ use crate::{
 /// Objects read at the same time.
 const READS: usize = 16;
 
+/// Record of the runs of a source that have failed since its last successful one, in its landing folder.
+const FAILED_RUNS: &str = "failures.json";
+
 /// Landed data of a source up to a log position.
 #[derive(Clone, Debug)]
 pub(crate) struct Landed {
@@ -98,6 +101,7 @@ impl Landed {
             children,
             left_out,
             rejected,
+            is_deferred,
             fault,
         } = found;
         if let Some(fault) = fault {
@@ -147,11 +151,7 @@ impl Landed {
             return Err(all_empty(&landed.reference.name, &landed.store, &empty));
         }
         if landed.rows() == 0 {
-            let why = match (records, rejected) {
-                (0, 0) => NoRows::NoRecord,
-                (0, rejected) => NoRows::AllRejected(rejected),
-                (records, _) => NoRows::NoItem(records),
-            };
+            let why = landed.why_no_rows(records, rejected, is_deferred).await?;
             return Err(nothing(&landed.reference.name, &landed.store, why));
         }
         Ok(landed)
@@ -258,6 +258,22 @@ impl Landed {
         }))
     }
 
+    /// Returns the reason why it has no rows.
+    async fn why_no_rows(
+        &self,
+        records: u64,
+        rejected: u64,
+        is_deferred: bool,
+    ) -> Result<NoRows, Error> {
+        let has_failed = is_deferred || self.store.get_opt(FAILED_RUNS).await?.is_some();
+        Ok(match (records, rejected) {
+            (0, 0) if has_failed => NoRows::Failed,
+            (0, 0) => NoRows::NoRecord,
+            (0, rejected) => NoRows::AllRejected(rejected),
+            (records, _) => NoRows::NoItem(records),
+        })
+    }
+
     /// The end of its log, or its position where it has none.
     pub(crate) fn log_end(&self) -> LogEnd {
         self.log_end.unwrap_or(LogEnd {
@@ -341,6 +357,8 @@ struct LogFiles {
     children: BTreeMap<SchemaVersion, Generation>,
     left_out: u64,
     rejected: u64,
+    /// True if the last entry says that the server asked for a wait before it is read on.
+    is_deferred: bool,
     /// Fault of the first entry that cannot be used.
     fault: Option<Error>,
 }
@@ -362,6 +380,7 @@ impl LogFiles {
         self.empty = files_without_rows(&entry);
         self.left_out += entry.counts.duplicates;
         self.rejected += entry.counts.rejected;
+        self.is_deferred = entry.state.not_before_unix_s.is_some();
         let Named {
             path,
             schema,
@@ -484,6 +503,8 @@ enum NoRows {
     NeverRan,
     /// Its folder has content, but no committed batch.
     NoBatch,
+    /// Its last run failed or was deferred, before it landed any.
+    Failed,
     /// The read data had no record.
     NoRecord,
     AllRejected(u64),
@@ -503,6 +524,12 @@ fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
                 "no rows have landed in `{url}`, where `feedline ingest` has run and committed nothing"
             ),
             "look at what its last run said",
+        ),
+        NoRows::Failed => (
+            format!(
+                "no rows have landed in `{url}`: the last run of `feedline ingest` failed or was deferred before it landed any"
+            ),
+            "look at the error that `feedline ingest status` reports, and run `feedline ingest` again",
         ),
         NoRows::NoRecord => (
             format!(

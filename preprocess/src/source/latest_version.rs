@@ -2,19 +2,13 @@
 //!
 //! Rows have the same key when the cells of the source's key have the same texts, so a key that
 //! changed its type stays the same key. The latest version is the row of the greatest version, a
-//! null being the least; of equal versions it is the one that landed last. Of texts, those of digits
-//! alone are ordered as numbers, so that `10` is greater than `9`. So it depends on the
+//! null being the least; of equal versions it is the one that landed last. Versions that are texts
+//! have the order of [`version_order`](super::version_order). So the latest version depends on the
 //! landed rows up to the log position, and not on partitions. A row without any part of its key has
 //! no later version, and stays.
 //!
 //! Rows of a child table are read if their record is the latest version.
 
-use std::sync::Arc;
-
-use arrow::{
-    array::{ArrayRef, AsArray, StringArray},
-    datatypes::DataType,
-};
 use datafusion::{
     common::JoinType,
     functions_window::expr_fn::row_number,
@@ -22,7 +16,6 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::record::{ColumnType, RecordSchema};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
@@ -33,7 +26,7 @@ use crate::{
         landed_columns::merge,
         system_columns,
     },
-    source::{landed_scan::read_all, landing_zone::Landed},
+    source::{landed_scan::read_all, landing_zone::Landed, version_order::VersionOrder},
 };
 
 /// Column of a child table's rows: the origin of their record.
@@ -119,30 +112,6 @@ pub(crate) fn versions(
         columns.extend(newest.columns(schema)?);
         Ok(columns)
     })
-}
-
-/// A text whose bytes have the order of a version that is a text: digits alone as numbers, then all
-/// others by their bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct VersionOrder;
-
-impl RowFunction for VersionOrder {
-    const NAME: &'static str = "feedline_version_order";
-    const RETURNS: DataType = DataType::Utf8;
-
-    fn call(&self, columns: &[ArrayRef], _: usize) -> datafusion::error::Result<ArrayRef> {
-        let texts = columns[0].as_string::<i32>().iter();
-        let ordered: StringArray = texts.map(|text| text.map(ordered_version)).collect();
-        Ok(Arc::new(ordered))
-    }
-}
-
-fn ordered_version(text: &str) -> String {
-    let digits = text.trim_start_matches('0');
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return format!("1{text}");
-    }
-    format!("0{:010}{digits}", digits.len())
 }
 
 /// Columns that decide the latest version of each key of a source.
@@ -248,29 +217,5 @@ impl<'a> LatestVersion<'a> {
             .alias(RANK);
         let is_newest = ident(RANK).eq(lit(1_u64)).or(ident(KEYLESS));
         Ok(rows.window(vec![rank])?.filter(is_newest)?.select(own)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_digits_have_the_order_of_numbers() {
-        let rising = [
-            "0",
-            "9",
-            "010",
-            "11",
-            "99999999999999999999",
-            "100000000000000000000",
-        ];
-        let rising: Vec<String> = rising.iter().map(|text| ordered_version(text)).collect();
-        assert!(rising.is_sorted(), "{rising:?}");
-        assert_eq!(ordered_version("007"), ordered_version("7"));
-        // Times and names as before, by their bytes.
-        let others = ["", "2026-01-02", "2026-01-10", "9a", "v10", "v9"];
-        let others: Vec<String> = others.iter().map(|text| ordered_version(text)).collect();
-        assert!(others.is_sorted(), "{others:?}");
     }
 }

@@ -152,6 +152,13 @@ impl Instant {
         self.read(text.trim(), &zone)
     }
 
+    /// Timestamp of a string with all digits of its fraction, in nanoseconds since 1970.
+    pub(crate) fn nanos_of_text(&self, text: &str) -> Option<i128> {
+        let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
+        let found = self.timestamp(text.trim(), &zone);
+        found.map(Timestamp::as_nanosecond)
+    }
+
     /// Timestamp of an integer in the unit of its column, in microseconds since 1970.
     pub(crate) fn of_integer(&self, value: i64) -> Option<i64> {
         whole(value, self.unit?)
@@ -215,15 +222,19 @@ impl Instant {
     }
 
     fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
+        let found = self.timestamp(text, zone);
+        found.map(Timestamp::as_microsecond)
+    }
+
+    fn timestamp(&self, text: &str, zone: &TimeZone) -> Option<Timestamp> {
         // Both parsers take second 60 for second 59.
         if text.contains(":60") {
             return None;
         }
-        let instant = match &self.format {
+        match &self.format {
             None => iso(text, zone, self.reading()),
             Some(format) => written(format, text, zone, self.reading()),
-        };
-        instant.map(Timestamp::as_microsecond)
+        }
     }
 }
 

@@ -2,14 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::record::ColumnType::{
-    self, Bool, Decimal, Float64, Int64, Json, Timestamp, Utf8,
+use arrow::{array::AsArray, datatypes::UInt64Type};
+use feedline_schemas::{
+    export::{DataExportReport, ExportFormat},
+    record::{
+        ColumnType::{self, Bool, Decimal, Float64, Int64, Json, Timestamp, Utf8},
+        system,
+    },
+    report::Warning,
 };
 use feedline_storage::Store;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 
 use crate::pipeline::*;
 use crate::testing::{Cells, LandingZone, contents, context, pipeline, written};
+use crate::{ExportRequest, ExportSelection, export};
 
 const DATASET: &str = "sources = [\"a\"]\nfeatures = [\"x\"]\ndedup = \"none\"";
 
@@ -156,4 +164,164 @@ async fn fault_33_files_of_every_version_are_read_as_the_newest_one_is() {
         let x = row.origin.row() as f64 + expected[place];
         assert!((f64::from(row.x[0]) - x).abs() < 1e-4, "{row:?} {x}");
     }
+}
+
+/// Columns of rows whose version is a text.
+const TEXTS: [(&str, ColumnType); 3] = [("id", Int64), ("v", Utf8), ("x", Int64)];
+
+/// Lands the earlier and the later text of each pair as versions of 20 things: of one half the later
+/// version lands last, and of the other half first. All later ones are in batch 1.
+async fn text_versions(root: &Store, pairs: &[(&str, &str)]) {
+    let rows = |is_later: bool, first: i64| {
+        let texts = pairs.iter().map(move |(earlier, later)| match is_later {
+            true => *later,
+            false => *earlier,
+        });
+        let things = (0_i64..).step_by(20).zip(texts);
+        things.flat_map(move |(base, text)| {
+            (base + first..base + first + 10).map(move |id| row(json!(id), json!(text), id))
+        })
+    };
+    let mut zone = LandingZone::new(root, "a", &TEXTS);
+    zone.batch(&rows(false, 0).collect::<Vec<_>>()).await;
+    zone.batch(&rows(true, 0).chain(rows(true, 10)).collect::<Vec<_>>())
+        .await;
+    zone.batch(&rows(false, 10).collect::<Vec<_>>()).await;
+}
+
+fn by_text_version() -> PipelineConfig {
+    let split = "split = { train = 1.0, validation = 0.0, test = 0.0 }";
+    let mut config = pipeline(&format!("{DATASET}\n{split}"));
+    config.source[0].key = vec!["id".to_owned()];
+    config.source[0].version = Some("v".to_owned());
+    config
+}
+
+/// Exports the latest versions of source `a`: the report, and the number of rows from each batch.
+async fn exported(
+    root: &Store,
+    config: &PipelineConfig,
+) -> (DataExportReport, BTreeMap<u64, usize>) {
+    let (context, _scratch) = context(root, 2);
+    let request = ExportRequest {
+        pipeline: &config.pipeline.name,
+        selection: ExportSelection::Landed {
+            source: &config.source[0],
+            table: None,
+            all_versions: false,
+        },
+        format: ExportFormat::Parquet,
+        rows_per_file: None,
+        max_bytes: None,
+        compress: None,
+        text_column: None,
+        overwrite: false,
+        run: "run".to_owned(),
+    };
+    let target = Store::memory();
+    let report = export(request, &target, &context).await.unwrap();
+    let mut found = BTreeMap::new();
+    for (path, bytes) in contents(&target).await {
+        if !path.ends_with(".parquet") {
+            continue;
+        }
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+        for batch in reader.build().unwrap() {
+            let batch = batch.unwrap();
+            for sequence in batch[system::SEQUENCE]
+                .as_primitive::<UInt64Type>()
+                .values()
+            {
+                *found.entry(*sequence).or_default() += 1;
+            }
+        }
+    }
+    (report, found)
+}
+
+fn text_warnings(warnings: &[Warning]) -> Vec<&str> {
+    let warnings = warnings.iter().filter(|w| w.code == "version_is_text");
+    warnings.map(|w| w.message.as_str()).collect()
+}
+
+#[tokio::test]
+async fn texts_of_times_or_numbers_decide_by_their_values_in_whatever_order_they_land() {
+    let times = [
+        ("2026-02-01T00:00:00Z", "2026-02-01T00:00:00.5Z"),
+        ("2026-02-01T00:00:00.12Z", "2026-02-01T00:00:00.123Z"),
+        ("2026-02-01T01:00:00+02:00", "2026-02-01T00:30:00Z"),
+        ("2026-02-01T10:00:00", "2026-02-01 11:00:00+00:30"),
+        ("2026-02-01", "2026-02-01T00:00:00.000000001Z"),
+    ];
+    let numbers = [("9", "10"), ("9.5", "010"), ("-2", "-1.5"), ("9e2", "1000")];
+    for pairs in [&times[..], &numbers[..]] {
+        let config = by_text_version();
+        let mut datasets = Vec::new();
+        for partitions in [1, 3] {
+            let root = Store::memory();
+            text_versions(&root, pairs).await;
+            let (context, _scratch) = context(&root, partitions);
+            let report = build(&config, &context).await.unwrap();
+            assert_eq!(text_warnings(&report.warnings), Vec::<&str>::new());
+            assert_eq!(batches(&root).await, [(1, 20 * pairs.len())].into());
+            datasets.push(contents(&root.child("dataset")).await);
+            let (report, found) = exported(&root, &config).await;
+            assert_eq!(text_warnings(&report.warnings), Vec::<&str>::new());
+            assert_eq!(found, [(1, 20 * pairs.len())].into());
+        }
+        assert_eq!(datasets[0], datasets[1]);
+    }
+}
+
+#[tokio::test]
+async fn texts_that_only_bytes_order_are_warned_of_by_build_and_export() {
+    for (pair, examples) in [
+        (("v9", "v10"), "`v10` and `v9`, in 40 rows"),
+        (
+            ("31.01.2024", "01.02.2024"),
+            "`01.02.2024` and `31.01.2024`, in 40 rows",
+        ),
+        (
+            ("7", "2024-02-01"),
+            "numbers (such as `7`, in 20 rows) and times",
+        ),
+    ] {
+        let root = Store::memory();
+        text_versions(&root, &[pair]).await;
+        let config = by_text_version();
+        let (context, _scratch) = context(&root, 2);
+        let built = build(&config, &context).await.unwrap();
+        let (exported, _) = exported(&root, &config).await;
+        for warnings in [&built.warnings, &exported.warnings] {
+            let [message] = text_warnings(warnings)[..] else {
+                panic!("{warnings:?}")
+            };
+            for part in ["column `v` of source `a`", examples, "`contract.dates`"] {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_texts_that_mean_one_instant_the_row_that_landed_last_is_the_latest() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &TEXTS);
+    for text in [
+        "2026-02-01T00:00:00Z",
+        "2026-02-01",
+        "2026-02-01T02:00:00+02:00",
+    ] {
+        let rows = (0..20).map(|id| row(json!(id), json!(text), id));
+        zone.batch(&rows.collect::<Vec<_>>()).await;
+    }
+    let config = by_text_version();
+    let (context, _scratch) = context(&root, 2);
+    build(&config, &context).await.unwrap();
+    assert_eq!(batches(&root).await, [(2, 20)].into());
+    // Rows that land later decide as in one build.
+    let rows = (0..5).map(|id| row(json!(id), json!("2026-02-01T00:00:00.1Z"), 100 + id));
+    zone.batch(&rows.collect::<Vec<_>>()).await;
+    build(&config, &context).await.unwrap();
+    assert_eq!(batches(&root).await, [(2, 15), (3, 5)].into());
 }

@@ -1,0 +1,26 @@
+//! Versions of rows that are texts, in all sources whose latest versions are read.
+
+use std::collections::BTreeSet;
+
+use datafusion::prelude::SessionContext;
+use feedline_schemas::report::Warning;
+
+use crate::{Error, pipeline::prepare::Build, source::version_order::check_versions};
+
+impl Build<'_> {
+    /// Warns of sources whose latest versions are decided by the bytes of texts.
+    pub(in crate::pipeline) async fn text_versions(
+        &self,
+        session: &SessionContext,
+    ) -> Result<Vec<Warning>, Error> {
+        let mut seen = BTreeSet::new();
+        let mut found = Vec::new();
+        for source in self.input.sources.iter().chain(&self.input.joined) {
+            // Child tables of one source have the same records.
+            if seen.insert(&source.reference.name.source) {
+                found.extend(Box::pin(check_versions(session, source)).await?);
+            }
+        }
+        Ok(found)
+    }
+}
