@@ -91,10 +91,9 @@ pub(crate) enum Command {
     Plan {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Also send one request to each `rest` source that has no pagination and has landed
-        /// nothing, and suggest a pagination by its first response; up to four pages are requested
-        /// too if it does not show whether there are more, or the number of the first; nothing is
-        /// landed or changed
+        /// Also send one request to each `rest` source without pagination, and suggest one by its
+        /// first response; up to four pages are requested too if it does not show whether there are
+        /// more, or the number of the first; nothing is landed or changed
         #[arg(long)]
         ask: bool,
     },

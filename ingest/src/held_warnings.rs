@@ -1,12 +1,16 @@
 //! Landed warnings that hold under the current settings.
 
 use feedline_schemas::{
-    config::{PaginationKind, SourceConfig},
+    config::{CsvConfig, PaginationKind, SourceConfig},
     report::Warning,
 };
 
 use crate::{
-    infer, rest::graphql::effective, source_table::unit_of, source_type::ReadUnit, warnings::is_end,
+    infer,
+    rest::graphql::effective,
+    source_table::unit_of,
+    source_type::ReadUnit,
+    warnings::{NEXT_PAGE_NOT_REQUESTED, is_end},
 };
 
 /// Code of the warning about values that do not fit the type of their column.
@@ -32,6 +36,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         "no_next_cursor" => kind == PaginationKind::Cursor,
         "no_next_url" => kind == PaginationKind::NextUrl,
         "no_has_more" => pages.way.has_more_path().is_some(),
+        NEXT_PAGE_NOT_REQUESTED => pages.way.is_absent(),
         "total_differs" | "total_changed" | "no_total" => {
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
@@ -43,6 +48,9 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let has_fate = |warning: &&Warning| {
         !is_odd(warning) || infer::is_about_odd_values(&warning.message, config.contract.types)
     };
+    let has_csv = |warning: &&Warning| {
+        warning.code != infer::CSV_NOT_USED || config.csv != CsvConfig::default()
+    };
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (has_pages && holds(warning));
@@ -50,6 +58,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .iter()
         .filter(holds)
         .filter(has_fate)
+        .filter(has_csv)
         .map(|warning| infer::follow_settings(warning.clone(), config))
         .collect()
 }
@@ -81,11 +90,32 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_about_unused_settings_of_csv_holds_as_long_as_there_are_some() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let landed = [warning("csv_not_used", "")];
+        assert!(holding(&config, &landed).is_empty());
+        config.csv.percent = true;
+        assert_eq!(holding(&config, &landed), landed);
+    }
+
+    #[test]
     fn a_warning_about_a_setting_that_was_taken_back_holds_no_longer() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let held = [warning("total_differs", ""), warning("files_changed", "")];
         assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
         config.pagination.common.total_path = Some("n".into());
         assert_eq!(holding(&config, &held), held);
+    }
+
+    #[test]
+    fn a_next_page_that_is_not_requested_is_no_warning_once_one_page_is_chosen() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::None);
+        let held = [warning(NEXT_PAGE_NOT_REQUESTED, "")];
+        // `type = "none"` is written out.
+        assert_eq!(holding(&config, &held), []);
+        config.pagination = feedline_schemas::config::PaginationConfig::default();
+        assert_eq!(holding(&config, &held), held);
+        config.pagination.way = crate::testing::way(PaginationKind::Link);
+        assert_eq!(holding(&config, &held), []);
     }
 }

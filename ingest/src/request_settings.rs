@@ -100,6 +100,10 @@ fn check_response(source: &SourceConfig) -> Result<(), Error> {
         let reason = format!("has the empty path `{path}`; name an element below a record");
         return wrong("response.lists", reason);
     }
+    if source.response.single_record && !matches!(format, Auto | Json) {
+        let reason = format!("is for JSON, and does nothing in `{name}`; remove it");
+        return wrong("response.single_record", reason);
+    }
     if format == Xml && source.records.is_empty() {
         let reason = "is missing: in XML it is the path of the elements that are the records, from the root element on, such as `feed.entry`";
         return wrong("records", reason.into());
@@ -432,6 +436,11 @@ mod tests {
             "is for XML",
         );
         refused("response.lists = ['']", "response.lists", "the empty path");
+        refused(
+            &of("csv", "response.single_record = true"),
+            "response.single_record",
+            "is for JSON",
+        );
         refused(
             &of("xml", "records = 'a'\ngraphql.query = '{ a }'"),
             "response.format",

@@ -1,11 +1,15 @@
 //! The `rest` source: pages of an API.
 
+mod beside_records;
 mod body;
 mod empty_pages;
 mod fetcher;
+mod further_pages;
 pub(crate) mod graphql;
+mod json_charset;
 mod layout;
 mod markup;
+mod page_fields;
 mod page_positions;
 mod refusals;
 mod reported_errors;
@@ -383,6 +387,7 @@ impl Rest {
             mut contents,
             headers,
             form,
+            further,
             errors,
             ..
         } = answered;
@@ -392,6 +397,9 @@ impl Rest {
         self.note_form(form, &contents, &request.url)?;
         if let Some(errors) = errors {
             self.warn_of_errors(&errors);
+        }
+        if let Some(further) = further {
+            self.warn_of_further_pages(&further, contents.records.len());
         }
         self.is_resumed = false;
         if let Some(incremental) = &self.incremental {

@@ -16,14 +16,18 @@ pub(crate) enum WarningChange {
     LiftEnds,
 }
 
+/// Code of the warning about a next page that a source without pagination does not request.
+pub(crate) const NEXT_PAGE_NOT_REQUESTED: &str = "next_page_not_requested";
+
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 13] = [
     "repeated_page",
     "no_link_header",
     "no_cursor_header",
     "no_next_cursor",
     "no_next_url",
     "no_has_more",
+    NEXT_PAGE_NOT_REQUESTED,
     "partial_content",
     "total_differs",
     "total_changed",

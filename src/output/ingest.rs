@@ -338,7 +338,7 @@ pub(super) fn write_suggestions(suggestions: &[Suggestion], out: &mut String) ->
         "pagination suggested by first responses; none of it is used"
     )?;
     if suggestions.is_empty() {
-        let none = "none, since every `rest` source has a pagination or has landed rows";
+        let none = "none, since every `rest` source has a pagination";
         return line(out, "requests", none);
     }
     suggestions
@@ -360,7 +360,7 @@ fn write_suggestion(suggestion: &Suggestion, out: &mut String) -> fmt::Result {
     let lines = [records, pagination].into_iter().flatten();
     let mut lines: Vec<&str> = lines.map(String::as_str).collect();
     if pagination.is_none() {
-        lines.push("no pagination: leave it as it is");
+        lines.push("no pagination is suggested");
     }
     line(out, source, lines.remove(0))?;
     for further in lines {

@@ -2,12 +2,13 @@
 //! guess.
 //!
 //! It looks for these, the surest first: a `Link` header, a cursor in a header, a URL or a cursor
-//! in the body, a total above the number of records, records in ascending order. It reports only
-//! names, never a value of the response: cursors and URLs may be secret.
+//! in the body, a total above the number of records, a flag such as `has_more`, records in ascending
+//! order. It reports only names, never a value of the response: cursors and URLs may be secret.
 
 mod body;
 mod first_number;
 mod line;
+mod names;
 mod order;
 
 use reqwest::header::{HeaderMap, LINK};
@@ -17,6 +18,10 @@ pub(crate) use self::first_number::have_different_records;
 use self::{
     body::{Field, fields, list},
     line::{Line, quoted},
+    names::{
+        COUNTS, CURSORS, FLAGS, NEXT_URLS, OFFSETS, PAGE_COUNTS, PAGES, SIZES, SURE_CURSORS,
+        TOTAL_HEADERS, TOTALS,
+    },
 };
 use super::link;
 use feedline_readers::value::Value;
@@ -34,6 +39,42 @@ pub(crate) struct Found {
     /// Query parameter of the page number, if the response does not show the number of its page, or
     /// if it may be a page without showing it.
     pub(crate) unnumbered: Option<String>,
+    /// True if the suggestion is by the order of the records alone: pages are tried first.
+    pub(crate) is_by_order: bool,
+}
+
+/// Sign in a response that there are further pages.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FurtherPages {
+    /// A line of TOML for the source; `None` if the response does not show how to request them.
+    pub(crate) pagination: Option<String>,
+    /// The sign, in words.
+    pub(crate) reason: String,
+}
+
+/// Looks for a sign of further pages in a response with `headers` to a request for `url`. It has
+/// `count` records, and `beside` is its body without them.
+pub(crate) fn further_pages(
+    headers: &HeaderMap,
+    beside: &Value,
+    count: u64,
+    url: &Url,
+) -> Option<FurtherPages> {
+    let response = FirstAnswer {
+        headers,
+        url,
+        count,
+        list: &[],
+        fields: fields(beside),
+    };
+    let (line, reason) = match response.by_sign() {
+        Some((line, reason)) => (Some(line), reason),
+        None => response.by_flag()?,
+    };
+    Some(FurtherPages {
+        pagination: line.map(Line::into_text),
+        reason,
+    })
 }
 
 /// Suggests the pagination by the response with `headers` and `body` to a request for `url`. Its
@@ -46,11 +87,13 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
             reason: "the answer has no list of records: it may be an error document, or one record alone"
                 .into(),
             unnumbered: None,
+            is_by_order: false,
         };
     };
     let answer = FirstAnswer {
         headers,
         url,
+        count: list.len() as u64,
         list,
         fields: fields(body),
     };
@@ -60,7 +103,8 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
         None => answer.is_doubtful().then(|| "page".to_owned()),
     };
     Found {
-        pagination: line.map(|line| line.text + " }"),
+        is_by_order: line.as_ref().is_some_and(|line| line.is_by_order),
+        pagination: line.map(Line::into_text),
         records: (path != records).then(|| format!("records = {}", quoted(&path))),
         reason,
         unnumbered,
@@ -79,142 +123,70 @@ struct Total<'a> {
 struct FirstAnswer<'a> {
     headers: &'a HeaderMap,
     url: &'a Url,
+    /// Number of records.
+    count: u64,
+    /// The records, for their order.
     list: &'a [Value],
     fields: Vec<Field<'a>>,
 }
 
-/// Names of the total number of records, without case and punctuation.
-const TOTALS: [&str; 16] = [
-    "total",
-    "totalcount",
-    "totalresults",
-    "totalrecords",
-    "totalitems",
-    "totalhits",
-    "totalsize",
-    "totalelements",
-    "totalrows",
-    "numfound",
-    "hitstotal",
-    "recordcount",
-    "resultcount",
-    "odatacount",
-    "count",
-    "matches",
-];
-/// Names among them that may count the records of one response.
-const COUNTS: [&str; 3] = ["count", "recordcount", "resultcount"];
-/// Headers with it.
-const TOTAL_HEADERS: [&str; 4] = ["x-total-count", "x-total", "total-count", "x-total-results"];
-/// Names of a cursor in a body.
-const CURSORS: [&str; 22] = [
-    "nextcursor",
-    "nextpagetoken",
-    "nexttoken",
-    "nextcontinuationtoken",
-    "continuationtoken",
-    "continuation",
-    "resumptiontoken",
-    "nextpagecursor",
-    "nextmarker",
-    "nextbookmark",
-    "nextkey",
-    "nextsearchkey",
-    "nextpage",
-    "nextoffset",
-    "next",
-    "endcursor",
-    "after",
-    "bookmark",
-    "scrollid",
-    "cursor",
-    "pagetoken",
-    "marker",
-];
-/// Cursors among them that the last page has too, empty.
-const SURE_CURSORS: [&str; 5] = [
-    "nextcursor",
-    "nextpagetoken",
-    "nexttoken",
-    "nextcontinuationtoken",
-    "continuationtoken",
-];
-/// Names of the URL of the next page.
-const NEXT_URLS: [&str; 8] = [
-    "next",
-    "nextpage",
-    "nexturl",
-    "nextlink",
-    "nextpageurl",
-    "nexthref",
-    "nexturi",
-    "odatanextlink",
-];
-/// Names of the number of a page.
-const PAGES: [&str; 6] = [
-    "page",
-    "currentpage",
-    "pagenumber",
-    "pageno",
-    "pageindex",
-    "pagenum",
-];
-/// Names of the count of all pages.
-const PAGE_COUNTS: [&str; 8] = [
-    "totalpages",
-    "totalpagecount",
-    "pagecount",
-    "pagestotal",
-    "numpages",
-    "numberofpages",
-    "lastpage",
-    "pages",
-];
-/// Names of an offset.
-const OFFSETS: [&str; 6] = ["offset", "skip", "startat", "startindex", "start", "from"];
-/// Names of the number of records of a page.
-const SIZES: [&str; 9] = [
-    "limit",
-    "perpage",
-    "pagesize",
-    "size",
-    "pagelength",
-    "itemsperpage",
-    "maxresults",
-    "rows",
-    "take",
-];
-
 impl FirstAnswer<'_> {
-    fn count(&self) -> u64 {
-        self.list.len() as u64
-    }
-
-    fn speaks_for(&self) -> (Option<Line>, String) {
+    /// Suggests the pagination by a sign that there are further pages, but for a flag.
+    fn by_sign(&self) -> Option<(Line, String)> {
         let total = self.total();
-        let more = total.as_ref().filter(|total| total.number > self.count());
+        let more = total.as_ref().filter(|total| total.number > self.count);
         if let Some((line, reason)) = self
             .by_link()
             .or_else(|| self.by_header())
             .or_else(|| self.by_url())
             .or_else(|| self.by_cursor())
         {
-            return (Some(line.with_total(more)), reason);
+            return Some((line.with_total(more), reason));
         }
-        let count = self.count();
         if let Some(total) = more {
             let (line, reason) = self.numbered();
             let reason = format!(
-                "`{}` says that there are more records than the {count} that came; {reason}",
-                total.place
+                "`{}` says that there are more records than the {} that came; {reason}",
+                total.place, self.count
             );
-            return (Some(line.with_total(more)), reason);
+            return Some((line.with_total(more), reason));
         }
-        if let Some(field) = self.page_count() {
-            let (line, reason) = self.numbered();
-            let reason = format!("`{}` says that there are more pages; {reason}", field.path);
+        let field = self.page_count()?;
+        let (line, reason) = self.numbered();
+        let reason = format!("`{}` says that there are more pages; {reason}", field.path);
+        Some((line, reason))
+    }
+
+    /// Suggests numbered pages by a flag that there are more, if something shows their number.
+    fn by_flag(&self) -> Option<(Option<Line>, String)> {
+        let field = self.flag()?;
+        let (line, reason) = self.numbered();
+        let begin = format!("`{}` says that there are more pages", field.path);
+        let is_guess = line.unnumbered.is_some() && self.asked(&PAGES).is_none();
+        Some(match is_guess {
+            true => {
+                let doubt = "and nothing in it shows how they are requested: look into the API's documentation";
+                (None, format!("{begin}, {doubt}"))
+            }
+            false => (Some(line), format!("{begin}; {reason}")),
+        })
+    }
+
+    /// A flag that is true if there are further pages.
+    fn flag(&self) -> Option<&Field<'_>> {
+        let is_true = |field: &&Field<'_>| matches!(field.value, Value::Bool(true));
+        let mut flags = self.fields.iter().filter(|field| field.is_of(&FLAGS));
+        flags.find(is_true)
+    }
+
+    fn speaks_for(&self) -> (Option<Line>, String) {
+        if let Some((line, reason)) = self.by_sign() {
             return (Some(line), reason);
         }
+        if let Some(found) = self.by_flag() {
+            return found;
+        }
+        let (count, total) = (self.count, self.total());
         if let Some(total) = self.total_of_all() {
             let came = match count {
                 1 => "record that came is".to_owned(),
@@ -266,12 +238,15 @@ impl FirstAnswer<'_> {
     fn total_of_all(&self) -> Option<Total<'_>> {
         let total = self.total()?;
         let is_sure = total.is_sure || !self.looks_cut();
-        (is_sure && total.number == self.count()).then_some(total)
+        (is_sure && total.number == self.count).then_some(total)
     }
 
     /// Returns true if the response may be a page, and does not show it.
     fn is_doubtful(&self) -> bool {
         let has_ended = self.sure_cursor().is_some() || self.headers.contains_key(LINK);
+        if self.flag().is_some() {
+            return true;
+        }
         self.looks_cut() && !has_ended && self.total_of_all().is_none()
     }
 
@@ -502,7 +477,7 @@ impl FirstAnswer<'_> {
 
     /// Adds the page size if the response or its URL states it.
     fn sized(&self, line: Line) -> Line {
-        let count = self.count();
+        let count = self.count;
         let is_said = |field: &Field<'_>| {
             field.is_of(&SIZES)
                 && matches!(field.value, Value::Int(n) if u64::try_from(*n) == Ok(count))
@@ -515,13 +490,13 @@ impl FirstAnswer<'_> {
 
     /// Returns true if the URL asks for as many records as came.
     fn is_asked_for(&self) -> bool {
-        let count = self.count().to_string();
+        let count = self.count.to_string();
         self.url.query_pairs().any(|(_, value)| value == count)
     }
 
     /// Returns true if the number of records looks like a page limit.
     fn looks_cut(&self) -> bool {
-        let count = self.count();
+        let count = self.count;
         count >= 10 && (count.is_multiple_of(10) || self.is_asked_for())
     }
 }

@@ -18,8 +18,11 @@ use feedline_schemas::{
 };
 
 use super::{
+    beside_records::{beside_lists, beside_lists_of},
     graphql::{self, QueryErrors},
+    json_charset::name_charset,
     markup::{self, FoundElements},
+    page_fields::{boolean, pagination_key, token, total},
     reported_errors::{ERRORS, error_alone, error_text, is_something},
     response::{Form, Response},
 };
@@ -39,6 +42,10 @@ pub(super) struct Layout {
     more: Option<String>,
     /// Path of an error; empty to look for none.
     error: Option<String>,
+    /// True if the source requests one page, so that signs of further ones are looked for.
+    finds_further: bool,
+    /// True if a document may hold one record, which is an object.
+    is_single: bool,
     /// True if the records are hashed.
     is_hashed: bool,
     /// GraphQL: action for errors beside data.
@@ -58,6 +65,8 @@ pub(super) struct Body {
     pub(super) total: Option<u64>,
     pub(super) hash: Option<Hash128>,
     pub(super) form: Form,
+    /// JSON: the document without its lists, if signs of further pages are looked for.
+    pub(super) beside: Option<Value>,
     /// GraphQL: errors beside the data, which may contain secrets.
     pub(super) errors: Option<QueryErrors>,
 }
@@ -104,10 +113,19 @@ impl Layout {
                 Some(_) => Some(String::new()),
                 None => config.error_path.clone(),
             },
+            finds_further: config.pagination.way.is_absent()
+                && config.graphql.is_none()
+                && !config.response.single_record,
+            is_single: config.response.single_record,
             is_hashed: pages.hashes_pages(),
             partial_data: config.graphql.as_ref().map(|graphql| graphql.partial_data),
             edges: graphql::edges_path(config),
         })
+    }
+
+    /// Returns true if signs of further pages are looked for.
+    pub(super) const fn finds_further(&self) -> bool {
+        self.finds_further
     }
 
     /// Contents of a response with status 204, which has no body and so no format.
@@ -124,7 +142,7 @@ impl Layout {
     ) -> Result<Body, Unusable> {
         let has_paths = self.first_path().is_some();
         match self.response.format_of(&body, content_type, has_paths) {
-            ResponseFormat::Auto | ResponseFormat::Json => self.json(body, reader),
+            ResponseFormat::Auto | ResponseFormat::Json => self.json(body, content_type, reader),
             ResponseFormat::Xml => {
                 let document = self.response.xml(&body, content_type);
                 self.document(document.map_err(Unusable::Wrong)?, ResponseFormat::Xml)
@@ -183,21 +201,27 @@ impl Layout {
             has_more: None,
             total: None,
             form: table.form,
+            beside: None,
             errors: None,
         })
     }
 
     /// Reads a document of JSON. It builds a value tree only if the fast path does not apply.
-    fn json(&self, body: Vec<u8>, reader: &mut Reader) -> Result<Body, Unusable> {
+    fn json(
+        &self,
+        body: Vec<u8>,
+        content_type: &str,
+        reader: &mut Reader,
+    ) -> Result<Body, Unusable> {
         match reader.read(body, self.response.bounds()) {
             Ok(tape) => {
                 let tape = Arc::new(tape);
                 match self.plain(&tape) {
                     Some(body) => Ok(body),
-                    None => self.tree(tape.document().as_bytes()),
+                    None => self.tree(tape.document().as_bytes(), content_type),
                 }
             }
-            Err(body) => self.tree(&body),
+            Err(body) => self.tree(&body, content_type),
         }
     }
 
@@ -264,12 +288,15 @@ impl Layout {
             has_more,
             total,
             form: Form::of(ResponseFormat::Json),
+            beside: self.finds_further.then(|| beside_lists_of(tape)),
             errors: None,
         })
     }
 
-    fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
-        let document = document(body, self.response.bounds()).map_err(Unusable::NotJson)?;
+    fn tree(&self, body: &[u8], content_type: &str) -> Result<Body, Unusable> {
+        let document = document(body, self.response.bounds());
+        let mut document = document.map_err(Unusable::NotJson)?;
+        name_charset(&mut document, content_type);
         self.document(document, ResponseFormat::Json)
     }
 
@@ -321,11 +348,17 @@ impl Layout {
                 ..self.body(records, form)
             });
         }
+        let beside = self.finds_further.then(|| beside_lists(&document));
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
             _ if self.has_edges(&document) => {
                 let edges = take_list(document, self.edges.as_deref().unwrap_or_default());
                 edges.into_iter().map(into_node).collect()
+            }
+            // Some servers write an empty list as null.
+            Some(Value::Null) if !self.records.is_empty() && errors.is_none() => Vec::new(),
+            Some(Value::Object(_)) if self.is_single => {
+                take(document, &self.records).into_iter().collect()
             }
             other => {
                 let wrong = || Unusable::Wrong(self.no_list(&document, other));
@@ -337,6 +370,7 @@ impl Layout {
             names_next,
             has_more,
             total,
+            beside,
             errors,
             ..self.body(records, Form::of(format))
         })
@@ -375,6 +409,7 @@ impl Layout {
             total: None,
             hash,
             form,
+            beside: None,
             errors: None,
         }
     }
@@ -441,6 +476,12 @@ impl Layout {
     }
 
     fn no_list(&self, document: &Value, found: Option<&Value>) -> String {
+        let single = match found {
+            Some(Value::Object(_)) => {
+                "; if this object is one record, set `response.single_record = true`"
+            }
+            _ => "",
+        };
         let found = found.map_or("nothing", Value::kind);
         let place = if self.records.is_empty() {
             "as its body".into()
@@ -465,9 +506,9 @@ impl Layout {
                     keys.join("`, `")
                 )
             }
-            (true, _) => "it may be an error document".into(),
+            (true, _) => "it may be an error document, or `records` names the wrong place".into(),
         };
-        format!("it has {found} {place} where the list of records should be; {hint}")
+        format!("it has {found} {place} where the list of records should be; {hint}{single}")
     }
 }
 
@@ -509,78 +550,28 @@ fn hash(records: &[Value]) -> Hash128 {
     Hash128::of(texts.join("\n").as_bytes())
 }
 
-/// Full name of a key of the pagination.
-fn pagination_key(key: &str) -> &'static str {
-    match key {
-        "next_path" => "pagination.next_path",
-        _ => "pagination.cursor_path",
-    }
-}
-
-/// Reads the cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is
-/// `None`.
-fn token(found: Option<&Value>, key: &str, path: &str) -> Result<Option<String>, String> {
-    match found {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Text(text)) => Ok((!text.is_empty()).then(|| text.clone())),
-        Some(Value::Int(number)) if key == "cursor_path" => Ok(Some(number.to_string())),
-        Some(other) => Err(format!(
-            "`pagination.{key}` = `{path}` is {} where {} should be",
-            other.kind(),
-            if key == "cursor_path" {
-                "a cursor (text or an integer)"
-            } else {
-                "a URL"
-            }
-        )),
-    }
-}
-
-/// Reads the boolean at `path`; `None` if it is null or absent.
-fn boolean(found: Option<&Value>, path: &str) -> Result<Option<bool>, String> {
-    Ok(match found {
-        None | Some(Value::Null) => None,
-        Some(Value::Bool(is)) => Some(*is),
-        Some(Value::Int(0)) => Some(false),
-        Some(Value::Int(1)) => Some(true),
-        Some(other) => {
-            return Err(format!(
-                "`pagination.has_more_path` = `{path}` is {} where a boolean should be",
-                other.kind()
-            ));
-        }
-    })
-}
-
-fn total(found: Option<&Value>, path: &str) -> Result<Option<u64>, String> {
-    let number = match found {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Int(number)) => u64::try_from(*number).ok(),
-        Some(Value::Text(text)) => text.parse().ok(),
-        Some(_) => None,
-    };
-    let wrong = || format!("`pagination.total_path` = `{path}` is no whole number");
-    number.map(Some).ok_or_else(wrong)
-}
-
 /// Moves the existing list at `path` out of `document` without copying it.
 fn take_list(document: Value, path: &str) -> Vec<Value> {
+    match take(document, path) {
+        Some(Value::List(items)) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// Moves the value at `path` out of `document` without copying it.
+fn take(document: Value, path: &str) -> Option<Value> {
     let keys = if path.is_empty() {
         Vec::new()
     } else {
         split_path(path)
     };
-    let found = keys.iter().try_fold(document, |at, key| match at {
+    keys.iter().try_fold(document, |at, key| match at {
         Value::Object(entries) => entries
             .into_iter()
             .find(|(k, _)| k == key)
             .map(|(_, value)| value),
         _ => None,
-    });
-    match found {
-        Some(Value::List(items)) => items,
-        _ => Vec::new(),
-    }
+    })
 }
 
 /// Paths of the first lists in `value`, at most five, down to four levels: for messages.

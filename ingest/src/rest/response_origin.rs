@@ -19,7 +19,7 @@ use reqwest::{
 use super::response::Form;
 use crate::{
     error::Error,
-    pagination::{Contents, Paginator},
+    pagination::{Contents, Paginator, suggest::FurtherPages},
     raw::{Came, Keeper, Kept, Tape, name},
     validators::{self, Validator, Validators},
 };
@@ -39,6 +39,8 @@ pub(super) struct Answered {
     /// Size of the decompressed body in bytes.
     pub(super) size: u64,
     pub(super) form: Form,
+    /// Sign of further pages, if it is looked for.
+    pub(super) further: Option<FurtherPages>,
     /// GraphQL: accepted errors beside the data.
     pub(super) errors: Option<String>,
 }

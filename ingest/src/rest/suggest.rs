@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     blocking::blocking,
-    commit_log::landed,
     context::Context,
     error::Error,
     pagination::{
@@ -48,11 +47,11 @@ pub struct Suggestion {
     pub error: Option<String>,
 }
 
-/// Fetches the first response of each `rest` source without pagination that has landed nothing, and
-/// suggests its pagination. It uses the source's own client and rate limits, sends one request to
-/// each, and lands nothing. A list that seems to have numbered pages, and does not show the number
-/// of the first one, gets up to two more, for pages 0 and 1. One that may have pages and does not
-/// show it gets two before these, for pages 1 and 2 by the parameter `page`.
+/// Fetches the first response of each `rest` source without pagination, and suggests its
+/// pagination. It uses the source's own client and rate limits, sends one request to each, and lands
+/// nothing. A list that seems to have numbered pages, and does not show the number of the first one,
+/// gets up to two more, for pages 0 and 1. One that may have pages, and shows at most that its
+/// records ascend, gets two before these, for pages 1 and 2 by the parameter `page`.
 ///
 /// ```
 /// use feedline_ingest::suggest;
@@ -100,10 +99,6 @@ pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<S
             && source.graphql.is_none()
             && source.pagination.way.kind() == PaginationKind::None;
         if !is_bare {
-            continue;
-        }
-        let log = landed(&context.root, &source.name).await?;
-        if log.is_some_and(|landed| !landed.entries.is_empty()) {
             continue;
         }
         let name = source.name.to_string();
@@ -227,9 +222,9 @@ impl Rest {
             Ok::<_, Error>(next.is_some_and(|next| have_different_records(&page, &next, records)))
         };
         let found = match found.pagination {
-            Some(_) => found,
-            None if differ(1).await? => found.numbered_by(&param),
-            None => return Ok(found),
+            Some(_) if !found.is_by_order => found,
+            _ if differ(1).await? => found.numbered_by(&param),
+            _ => return Ok(found),
         };
         Ok(match differ(0).await? {
             true => found.counting_from_zero(),

@@ -71,7 +71,6 @@ async fn fault_18_every_transient_fault_is_tried_again_and_nothing_is_lost() {
         raw("200 OK\r\nContent-Encoding: gzip", &[0x1f, 0x8b]),
         ok("<html>Bad gateway</html>"),
         ok(r#"{"error": "quota"}"#),
-        ok(r#"{"items": null}"#),
         ok(""),
         Step::Send(Vec::new()),
     ];
@@ -266,4 +265,129 @@ async fn a_response_without_content_is_a_page_without_records() {
     config.retry.max_tries = Bounded::literal::<1>();
     let (records, requests) = read(&config).await.unwrap();
     assert_eq!((records.len(), requests.requests), (4, 3));
+}
+
+/// The source without `pagination`.
+fn unpaged(server: &Scripted) -> SourceConfig {
+    let mut config = config(server.url.as_str(), PaginationKind::None);
+    config.pagination = feedline_schemas::config::PaginationConfig::default();
+    config
+}
+
+/// The warnings about a next page that reading raises.
+async fn next_page_warnings(config: &SourceConfig) -> Vec<Warning> {
+    let mut source = open(config, &context()).await.unwrap();
+    source.next_page(&Position::Start).await.unwrap();
+    let changes = source.take_warnings().into_iter();
+    let raised = changes.filter_map(|change| match change {
+        WarningChange::Raise(warning) => Some(warning),
+        _ => None,
+    });
+    raised
+        .filter(|warning| warning.code == "next_page_not_requested")
+        .collect()
+}
+
+#[tokio::test]
+async fn a_next_page_that_a_source_without_pagination_does_not_request_is_a_warning() {
+    let body = r#"{"items": [{"i": 0}, {"i": 1}], "next": "/x?token=abcdefgh", "total": 60}"#;
+    let server = Scripted::start([ok(body)]).await;
+    let warnings = next_page_warnings(&unpaged(&server)).await;
+    assert_eq!(warnings.len(), 1);
+    let (message, key) = (&warnings[0].message, warnings[0].key.as_deref());
+    assert_eq!(key, Some("pagination"));
+    for part in [
+        "a page of 2 rows",
+        "`next` is the URL of the next page",
+        "`pagination = { type = \"next_url\", next_path = \"next\", total_path = \"total\" }`",
+        "`{ type = \"none\" }`",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!message.contains("abcdefgh"), "{message}");
+    // A link that came with a document that is read as a tree.
+    let link = "200 OK\r\nLink: </x?page=2>; rel=\"next\"";
+    let server = Scripted::start([answer(link, r#"{"items": [{"i": 0, "i": 1}]}"#)]).await;
+    let warnings = next_page_warnings(&unpaged(&server)).await;
+    let message = &warnings[0].message;
+    assert!(message.contains("a page of 1 row seems"), "{message}");
+    // One page is chosen, or nothing names another one.
+    let server = Scripted::start([ok(body)]).await;
+    let chosen = config(server.url.as_str(), PaginationKind::None);
+    assert_eq!(next_page_warnings(&chosen).await, []);
+    let server = Scripted::start([ok(r#"{"items": [{"next": "/b"}], "total": 1}"#)]).await;
+    assert_eq!(next_page_warnings(&unpaged(&server)).await, []);
+}
+
+#[tokio::test]
+async fn a_preview_of_a_page_that_names_a_next_one_is_no_preview_of_all_rows() {
+    let check = async |more: &str, is_all: bool| {
+        let body = format!(r#"{{"items": [{{"i": 0}}], "has_more": {more}}}"#);
+        let server = Scripted::start([ok(&body)]).await;
+        let text = "[pipeline]\nname = \"p\"\n";
+        let mut pipeline = feedline_schemas::config::load("p", text, &[])
+            .unwrap()
+            .config;
+        pipeline.source = vec![unpaged(&server)];
+        let found = crate::preview(&pipeline, None, 0, &context()).await;
+        assert_eq!(found.unwrap()[0].is_all, is_all, "{more}");
+    };
+    check("true", false).await;
+    check("false", true).await;
+}
+
+#[tokio::test]
+async fn a_null_in_place_of_the_list_is_an_empty_page() {
+    let server = Scripted::start([ok(r#"{"items": null, "next": 1}"#), ok(LAST)]).await;
+    let cursor = config(server.url.as_str(), PaginationKind::Cursor);
+    assert_eq!(read(&cursor).await.unwrap().0, [r#"{"i":2}"#]);
+    let refused = async |body: &str, part: &str| {
+        let server = Scripted::start([ok(body)]).await;
+        let mut config = unpaged(&server);
+        config.retry.max_tries = Bounded::literal::<1>();
+        let error = read(&config).await.unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains("`records`"),
+            "{error}"
+        );
+    };
+    refused(r#"{"rows": null}"#, "it has nothing at `items`").await;
+    refused(r#"{"items": 7}"#, "it has an integer at `items`").await;
+    refused("null", "it has nothing at `items`").await;
+}
+
+#[tokio::test]
+async fn an_object_is_one_record_only_if_the_source_says_so() {
+    let check = async |records: &str, body: &str| {
+        let server = Scripted::start([ok(body)]).await;
+        let mut config = unpaged(&server);
+        config.records = records.into();
+        config.retry.max_tries = Bounded::literal::<1>();
+        let error = read(&config).await.unwrap_err().to_string();
+        assert!(error.contains("`response.single_record = true`"), "{error}");
+        config.response.single_record = true;
+        let (read, _) = read(&config).await.unwrap();
+        assert_eq!(read, [r#"{"id":1,"t":5.5}"#]);
+    };
+    check("", r#"{"id": 1, "t": 5.5}"#).await;
+    check("data", r#"{"data": {"id": 1, "t": 5.5}, "total": 9}"#).await;
+}
+
+#[tokio::test]
+async fn text_in_another_charset_than_utf8_is_rejected_with_the_charset_that_the_server_named() {
+    let mut body = br#"{"items": [{"n": ""#.to_vec();
+    body.push(0xe9);
+    body.extend_from_slice(br#""}]}"#);
+    let head = format!(
+        "200 OK\r\nContent-Type: application/json; charset=iso-8859-1\r\nContent-Length: {}",
+        body.len()
+    );
+    let server = Scripted::start([raw(&head, &body)]).await;
+    let mut source = open(&unpaged(&server), &context()).await.unwrap();
+    let page = source.next_page(&Position::Start).await.unwrap();
+    let record = format!("{:?}", page.records);
+    assert!(
+        record.contains("names the charset `iso-8859-1`"),
+        "{record}"
+    );
 }

@@ -79,6 +79,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("graphql.partial_data", Immediate("from the next page on")),
     key("response.format", Logged(Next("of the next page"))),
     key("response.lists", Logged(Next("of the next records"))),
+    key("response.single_record", Logged(Next("of the next page"))),
     key("auth.type", Immediate("from the next request on")),
     key("auth.secret", Immediate("from the next request on")),
     key("auth.header", Immediate("from the next request on")),

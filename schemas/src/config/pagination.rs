@@ -80,7 +80,9 @@ pub enum Pagination {
 
 impl Tagged for Pagination {
     const TAG: &'static str = "type";
-    const DOC: &'static str = "Way from page to page; the other keys depend on it. `none` (default): one request; `page` and \
+    const DOC: &'static str = "Way from page to page; the other keys depend on it. `none` (default): one request, written out \
+                               where one page is all that is wanted, so that a next page that the response names is no \
+                               warning (`next_page_not_requested`); `page` and \
                                `offset`: a number in the query; `cursor`: a cursor in the body; `header_cursor`: a cursor in a \
                                response header; `link`: the `next` link of the `Link` response header (RFC 8288); `next_url`: \
                                the URL of the next page in the body; `keyset`: the time and key of the last record.";
@@ -88,7 +90,7 @@ impl Tagged for Pagination {
 
     fn variants() -> Vec<Variant<Self>> {
         vec![
-            plain("none", Self::None),
+            plain("none", |_: NoPages| Self::None(NoPages { is_chosen: true })),
             plain("page", Self::Page),
             plain("offset", Self::Offset),
             plain("cursor", Self::Cursor),
@@ -130,9 +132,20 @@ macro_rules! pages {
 }
 
 /// One request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NoPages {}
+pub struct NoPages {
+    /// True if the configuration has the table `pagination`: one page is all that is wanted.
+    #[serde(skip)]
+    pub is_chosen: bool,
+}
+
+/// All are equal: logs of sources do not record whether the table is absent.
+impl PartialEq for NoPages {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 pages! {
     /// A page number in the query.
@@ -295,7 +308,7 @@ fn next() -> String {
 
 impl Default for Pagination {
     fn default() -> Self {
-        Self::None(NoPages {})
+        Self::None(NoPages::default())
     }
 }
 
@@ -313,6 +326,12 @@ impl Pagination {
             Self::NextUrl(_) => PaginationKind::NextUrl,
             Self::Keyset(_) => PaginationKind::Keyset,
         }
+    }
+
+    /// Returns true if nothing is configured: neither a way to further pages, nor that one page is all.
+    #[must_use]
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::None(NoPages { is_chosen: false }))
     }
 
     /// Path of the boolean that says whether there are further pages.
@@ -515,6 +534,15 @@ mod tests {
 
     fn read(text: &str) -> Result<PaginationConfig, String> {
         toml::from_str(text).map_err(|e: toml::de::Error| e.message().to_owned())
+    }
+
+    #[test]
+    fn one_page_is_chosen_by_the_table_alone() {
+        assert!(PaginationConfig::default().way.is_absent());
+        let chosen = read("type = \"none\"").unwrap();
+        assert!(!chosen.way.is_absent());
+        assert_eq!(chosen, PaginationConfig::default());
+        assert!(!read("type = \"link\"").unwrap().way.is_absent());
     }
 
     #[test]

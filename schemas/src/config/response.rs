@@ -21,6 +21,12 @@ pub struct ResponseConfig {
     /// list in some records only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<String>,
+    /// JSON: true if an object at `records`, or as the page itself, is one record, as in
+    /// `{"id": 1, "t": 5.5}` of an endpoint that `for_each` requests for each id. A list is read as
+    /// always. Default false: such an object is an error, since it may be an error document, or contain
+    /// the list of records.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub single_record: bool,
 }
 
 impl ResponseConfig {

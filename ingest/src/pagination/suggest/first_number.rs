@@ -14,6 +14,7 @@ impl Found {
                 "pagination = {{ type = \"page\", page_param = {name} }}"
             )),
             reason: format!("pages 1 and 2 by the parameter `{param}` have different records"),
+            is_by_order: false,
             ..self
         }
     }

@@ -7,6 +7,8 @@ pub(super) struct Line {
     pub(super) text: String,
     /// Query parameter of the page number, if the number of the first page is not known.
     pub(super) unnumbered: Option<String>,
+    /// True if it is by the order of the records alone.
+    pub(super) is_by_order: bool,
 }
 
 impl Line {
@@ -14,7 +16,13 @@ impl Line {
         Self {
             text: format!("pagination = {{ type = {}", quoted(kind)),
             unnumbered: None,
+            is_by_order: false,
         }
+    }
+
+    /// The complete line.
+    pub(super) fn into_text(self) -> String {
+        self.text + " }"
     }
 
     pub(super) fn with(mut self, key: &str, text: &str) -> Self {

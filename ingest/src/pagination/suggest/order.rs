@@ -31,11 +31,16 @@ pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
         .find(|key| list.iter().all(|record| is_key(record, key)))?;
     let ids: Option<Vec<i128>> = list.iter().map(|record| of(record, key, false)).collect();
     let line = |by: &str, param: &str| {
-        Line::new("keyset")
+        let line = Line::new("keyset")
             .with("time_path", by)
             .with("time_param", param)
             .with("key_path", key)
-            .with_number("page_size", list.len() as u64)
+            .with_number("page_size", list.len() as u64);
+        Line {
+            unnumbered: Some("page".to_owned()),
+            is_by_order: true,
+            ..line
+        }
     };
     let reason = |by: &str, param: &str| {
         format!(

@@ -361,3 +361,64 @@ fn names_that_cannot_be_told_and_deep_or_wide_bodies_are_passed_over() {
     );
     assert_eq!(found("?", &[], &body).pagination, None);
 }
+
+#[test]
+fn a_sign_of_further_pages_is_found_beside_the_records() {
+    let check = |head: &[(&str, &str)], beside: &str, line: Option<&str>, part: &str| {
+        let url = Url::parse("http://h.example/v1/").unwrap();
+        let beside = Value::parse(beside.as_bytes()).unwrap();
+        let found = further_pages(&headers(head), &beside, 20, &url).unwrap();
+        let line = line.map(|keys| format!("pagination = {{ type = {keys} }}"));
+        assert_eq!(found.pagination, line, "{found:?}");
+        assert!(found.reason.contains(part), "{found:?}");
+    };
+    let link = [("link", "</x?page=2>; rel=\"next\"")];
+    check(&link, "null", Some("\"link\""), "`Link` header");
+    check(
+        &[],
+        r#"{"data": [], "next": "/x?page=2", "total": 60, "has_more": true}"#,
+        Some("\"next_url\", next_path = \"next\", total_path = \"total\""),
+        "`next` is the URL of the next page",
+    );
+    let total = "\"page\", page_param = \"page\", total_header = \"x-total-count\"";
+    check(
+        &[("X-Total-Count", "60")],
+        "[]",
+        Some(total),
+        "more records than the 20 that came",
+    );
+    check(
+        &[],
+        r#"{"data": [], "has_more": true}"#,
+        None,
+        "`has_more` says that there are more pages, and nothing in it shows how",
+    );
+    check(
+        &[],
+        r#"{"data": [], "page": 1, "hasNext": true}"#,
+        Some("\"page\", page_param = \"page\""),
+        "`hasNext` says that there are more pages",
+    );
+}
+
+#[test]
+fn a_single_page_has_no_sign_of_further_ones() {
+    let check = |head: &[(&str, &str)], beside: &str| {
+        let url = Url::parse("http://h.example/v1/").unwrap();
+        let body = Value::parse(beside.as_bytes()).unwrap();
+        let found = further_pages(&headers(head), &body, 20, &url);
+        assert_eq!(found, None, "{beside}");
+    };
+    check(&[], "[]");
+    check(&[], r#"{"data": [], "next": null, "next_cursor": null}"#);
+    let all = r#"{"data": [], "has_more": false, "total": 20, "count": 20}"#;
+    check(&[], all);
+    check(&[("link", "</x?page=1>; rel=\"prev\"")], "[]");
+}
+
+#[test]
+fn a_flag_of_further_pages_makes_a_short_list_doubtful() {
+    let found = found("?", &[], r#"{"data": [{"id": 1}], "has_more": true}"#);
+    assert_eq!(found.pagination, None);
+    assert_eq!(found.unnumbered.as_deref(), Some("page"));
+}

@@ -192,7 +192,7 @@ fn auth_of(text: &str) -> AuthConfig {
 }
 
 #[tokio::test]
-async fn only_sources_without_pagination_and_without_a_log_are_asked() {
+async fn only_sources_without_pagination_are_requested_even_if_rows_have_landed() {
     let server = Scripted::start([ok(r#"{"items": [{"id": 1}]}"#)]).await;
     let bare = config(server.url.as_str(), PaginationKind::None);
     let paged = SourceConfig {
@@ -216,8 +216,35 @@ async fn only_sources_without_pagination_and_without_a_log_are_asked() {
     pipeline.source = vec![bare.clone()];
     crate::ingest(&pipeline, None, &context).await.unwrap();
     let before = server.heads().len();
-    assert_eq!(asked(vec![bare, paged], &context).await.unwrap(), []);
-    assert_eq!(server.heads().len(), before);
+    assert_eq!(asked(vec![bare, paged], &context).await.unwrap(), first);
+    assert_eq!(server.heads().len(), before + 1);
+}
+
+#[tokio::test]
+async fn ascending_records_are_a_keyset_only_if_pages_1_and_2_are_equal() {
+    let check = async |numbers: bool, kind: &str| {
+        let server = Scripted::answering(move |_, head| {
+            let second = numbers && head.contains("page=2");
+            let none = numbers && head.contains("page=0");
+            let first = if second { 20 } else { 0 };
+            let last = if none { first } else { first + 20 };
+            let items: Vec<String> = (first..last)
+                .map(|id| format!(r#"{{"id": {id}}}"#))
+                .collect();
+            ok(&format!(r#"{{"items": [{}]}}"#, items.join(", ")))
+        })
+        .await;
+        let source = config(server.url.as_str(), PaginationKind::None);
+        let found = asked(vec![source], &context()).await.unwrap().remove(0);
+        let line = found.pagination.unwrap();
+        assert!(
+            line.starts_with(&format!("pagination = {{ type = \"{kind}\"")),
+            "{line}"
+        );
+        assert_eq!(server.targets()[1..3], ["/?page=1", "/?page=2"]);
+    };
+    check(true, "page").await;
+    check(false, "keyset").await;
 }
 
 #[tokio::test]
