@@ -54,6 +54,7 @@ fn main() {
         keep_original: false,
         limits: ImageLimits::DEFAULT,
         scaled_decoding: argument(3) == Some("scaled"),
+        background: Some([255; 3]),
         hashes: false,
     };
     let sources = sources(argument(0), if is_bench { 64 } else { 2 });

@@ -1,8 +1,10 @@
 //! Decoding of all but JPEG, by the image crate.
 //!
-//! Pixels become u8 RGB by these rules: grey is repeated; alpha is left out, the colour under it stays; 16 bits become
-//! `round(v * 255 / 65535)`; a palette is looked up; one bit is 0 or 255; inks become `(255 - ink) * (255 - black) / 255`,
-//! rounded down; of an animation, or of several pages, the first image is taken.
+//! Pixels become u8 RGB by these rules: grey is repeated; 16 bits become `round(v * 255 / 65535)`, those of alpha too; a
+//! palette is looked up; one bit is 0 or 255; inks become `(255 - ink) * (255 - black) / 255`, rounded down; of an
+//! animation, or of several pages, the first image is taken. Pixels with alpha are blended onto the background:
+//! `round((level * alpha + background * (255 - alpha)) / 255)`. Without a background they lose their alpha, and the
+//! colour under it stays. Alpha of a BMP that is 0 everywhere counts as none.
 
 use std::{
     io::{self, Cursor},
@@ -110,7 +112,10 @@ fn read(
         let bytes = pixels * usize::from(colour.bytes_per_pixel());
         let raw = room(&mut scratch.raw, bytes);
         decoder.read_image(raw).map_err(error)?;
-        to_rgb(colour, raw, rgb)?;
+        let is_unused = is_unused_alpha(header.format, colour, raw);
+        let background = scratch.background.filter(|_| !is_unused);
+        let is_transparent = to_rgb(colour, raw, rgb, background)?;
+        scratch.is_transparent = is_transparent && !is_unused;
     }
     Ok(Decoded {
         left: 0,
@@ -121,7 +126,13 @@ fn read(
     })
 }
 
-fn to_rgb(colour: ColorType, raw: &[u8], pixels: &mut [u8]) -> Result<(), ImageError> {
+/// Converts pixels of `colour` to u8 RGB, on `background` where they have alpha. Returns true if one of them is not opaque.
+fn to_rgb(
+    colour: ColorType,
+    raw: &[u8],
+    pixels: &mut [u8],
+    background: Option<[u8; 3]>,
+) -> Result<bool, ImageError> {
     let pixels = pixels.as_chunks_mut::<3>().0;
     let wide = |from: &[u8], channel: usize| {
         let value = u16::from_ne_bytes([from[channel * 2], from[channel * 2 + 1]]);
@@ -129,21 +140,67 @@ fn to_rgb(colour: ColorType, raw: &[u8], pixels: &mut [u8]) -> Result<(), ImageE
         u8::try_from((u32::from(value) + 128) / 257).unwrap_or(u8::MAX)
     };
     let from = raw.chunks_exact(usize::from(colour.bytes_per_pixel()));
+    let mut blended = Blended::on(background);
     let each = pixels.iter_mut().zip(from);
     match colour {
-        ColorType::L8 | ColorType::La8 => each.for_each(|(to, from)| *to = [from[0]; 3]),
-        ColorType::Rgba8 => each.for_each(|(to, from)| to.copy_from_slice(&from[..3])),
-        ColorType::L16 | ColorType::La16 => each.for_each(|(to, from)| *to = [wide(from, 0); 3]),
-        ColorType::Rgb16 | ColorType::Rgba16 => {
-            each.for_each(|(to, from)| *to = [0, 1, 2].map(|c| wide(from, c)));
-        }
+        ColorType::L8 => each.for_each(|(to, from)| *to = [from[0]; 3]),
+        ColorType::L16 => each.for_each(|(to, from)| *to = [wide(from, 0); 3]),
+        ColorType::Rgb16 => each.for_each(|(to, from)| *to = [0, 1, 2].map(|c| wide(from, c))),
+        ColorType::La8 => each.for_each(|(to, from)| *to = blended.pixel([from[0]; 3], from[1])),
+        ColorType::Rgba8 => each.for_each(|(to, from)| {
+            *to = blended.pixel([from[0], from[1], from[2]], from[3]);
+        }),
+        ColorType::La16 => each.for_each(|(to, from)| {
+            *to = blended.pixel([wide(from, 0); 3], wide(from, 1));
+        }),
+        ColorType::Rgba16 => each.for_each(|(to, from)| {
+            *to = blended.pixel([0, 1, 2].map(|c| wide(from, c)), wide(from, 3));
+        }),
         _ => {
             return Err(ImageError::unsupported(format!(
                 "of colour type {colour:?}"
             )));
         }
     }
-    Ok(())
+    Ok(blended.least_alpha < u8::MAX)
+}
+
+/// Returns true for a BMP whose alpha is 0 everywhere: many programs write such files, and mean opaque pixels.
+fn is_unused_alpha(format: Format, colour: ColorType, raw: &[u8]) -> bool {
+    let mut pixels = raw.as_chunks::<4>().0.iter();
+    format == Format::Bmp && colour == ColorType::Rgba8 && pixels.all(|pixel| pixel[3] == 0)
+}
+
+/// Pixels with straight alpha on a background.
+struct Blended {
+    background: Option<[u8; 3]>,
+    /// The least alpha of them.
+    least_alpha: u8,
+}
+
+impl Blended {
+    const fn on(background: Option<[u8; 3]>) -> Self {
+        Self {
+            background,
+            least_alpha: u8::MAX,
+        }
+    }
+
+    /// Returns a pixel on the background. One that is opaque, and any without a background, keeps its levels.
+    fn pixel(&mut self, levels: [u8; 3], alpha: u8) -> [u8; 3] {
+        self.least_alpha = self.least_alpha.min(alpha);
+        match self.background {
+            Some(under) => [0, 1, 2].map(|c: usize| blend(levels[c], alpha, under[c])),
+            None => levels,
+        }
+    }
+}
+
+/// Returns `round((level * alpha + under * (255 - alpha)) / 255)`, which has no ties.
+fn blend(level: u8, alpha: u8, under: u8) -> u8 {
+    let [level, alpha, under] = [level, alpha, under].map(u32::from);
+    let sum = level * alpha + under * (255 - alpha);
+    u8::try_from((sum + 127) / 255).unwrap_or(u8::MAX)
 }
 
 fn error(error: CodecError) -> ImageError {
@@ -162,3 +219,6 @@ fn error(error: CodecError) -> ImageError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

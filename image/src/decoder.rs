@@ -9,6 +9,19 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// Sets the colour, red, green and blue, that transparent pixels of later images are blended onto: each channel becomes
+    /// `(level * alpha + background * (255 - alpha)) / 255`, rounded to nearest. `None`, the default, drops alpha, and
+    /// the colours under it stay.
+    pub fn set_background(&mut self, background: Option<[u8; 3]>) {
+        self.scratch.background = background;
+    }
+
+    /// Returns true if the last decoded image has pixels that are not opaque.
+    #[must_use]
+    pub const fn is_transparent(&self) -> bool {
+        self.scratch.is_transparent
+    }
+
     /// Decodes the `region` of `encoded`, whose header is `header`, into `out`, u8 RGB `[height, width, 3]` of the
     /// region's target. `out` is undefined after an error.
     ///
@@ -31,6 +44,7 @@ impl Decoder {
             "the slot has the size of the image"
         );
         let scratch = &mut self.scratch;
+        scratch.is_transparent = false;
         let decoded = match header.format {
             Format::Jpeg => jpeg::decode(encoded, header, region, scratch),
             Format::Raw => raw::decode(encoded, scratch),

@@ -23,6 +23,7 @@ fn how(sizing: Sizing) -> Preparation {
         keep_original: false,
         limits: LIMITS,
         scaled_decoding: false,
+        background: Some([255; 3]),
         hashes: true,
     }
 }

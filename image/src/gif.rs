@@ -1,5 +1,5 @@
 //! GIF: its blocks up to the end (GIF89a specification, sections 15 to 27). Of an animation the first frame is taken, on
-//! a black screen.
+//! a transparent screen.
 
 use crate::{Format, Header, ImageError, ImageLimits, Orientation};
 

@@ -160,6 +160,7 @@ mod tests {
                         keep_original: false,
                         limits: ImageLimits::DEFAULT,
                         scaled_decoding: false,
+                        background: None,
                         hashes: false,
                     };
                     let prepared = Preparer::new(how).prepare(&file).unwrap();

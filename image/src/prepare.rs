@@ -17,13 +17,15 @@ pub struct Preparation {
     pub filter: Filter,
     /// Stored format; `None` keeps the file unchanged.
     pub encoding: Option<Encoding>,
-    /// True if a file stays unchanged when it has the format of `encoding`, is upright, and is no
-    /// larger than `sizing` asks for.
+    /// True if a file stays unchanged when it has the format of `encoding`, is upright, is no larger
+    /// than `sizing` asks for, and has no transparent pixels that are blended.
     pub keep_original: bool,
     /// Limits.
     pub limits: ImageLimits,
     /// True if a decoder may shrink while decoding, see [`Target::scaled_decoding`].
     pub scaled_decoding: bool,
+    /// Colour that transparent pixels are blended onto, see [`Decoder::set_background`].
+    pub background: Option<[u8; 3]>,
     /// True to compute [`Prepared::hashes`].
     pub hashes: bool,
 }
@@ -51,6 +53,8 @@ pub struct Prepared {
     pub mapping: Mapping,
     /// Hashes that duplicates are found by, if requested.
     pub hashes: Option<ImageHashes>,
+    /// True if the file has pixels that are not opaque.
+    pub is_transparent: bool,
 }
 
 /// Sums over pixels, of red, green and blue: exact, so that they can be added in any order.
@@ -143,6 +147,7 @@ impl ChannelSums {
 ///     keep_original: false,
 ///     limits: ImageLimits::DEFAULT,
 ///     scaled_decoding: true,
+///     background: Some([255; 3]),
 ///     hashes: true,
 /// };
 /// let prepared = Preparer::new(how).prepare(&Encoding::Png.encode(&[128; 288], 12, 8)?)?;
@@ -166,9 +171,11 @@ impl Preparer {
     /// Creates a preparer with these settings.
     #[must_use]
     pub fn new(how: Preparation) -> Self {
+        let mut decoder = Decoder::default();
+        decoder.set_background(how.background);
         Self {
             how,
-            decoder: Decoder::default(),
+            decoder,
             pixels: Vec::new(),
             fitted: Vec::new(),
         }
@@ -193,7 +200,10 @@ impl Preparer {
         let upright = <[u32; 2]>::from(header.upright_sides());
         let place = how.sizing.place(upright);
         self.decode(encoded, &header, &place)?;
-        let may_keep = how.keep_original && place.is_whole(upright);
+        let is_transparent = self.decoder.is_transparent();
+        // Readers of a stored file need not know the background.
+        let is_blended = is_transparent && how.background.is_some();
+        let may_keep = how.keep_original && place.is_whole(upright) && !is_blended;
         let file = match how.encoding {
             Some(encoding) if !(may_keep && header.is_as(encoding)) => {
                 let [width, height] = place.sides;
@@ -213,6 +223,7 @@ impl Preparer {
             hashes: how
                 .hashes
                 .then(|| ImageHashes::of(&self.pixels, place.sides)),
+            is_transparent,
         })
     }
 

@@ -21,6 +21,7 @@ struct Told {
     sums: ChannelSums,
     mapping: Mapping,
     hashes: Option<ImageHashes>,
+    is_transparent: bool,
     /// A file follows that is to be stored in place of the one that came.
     is_new: bool,
 }
@@ -49,6 +50,7 @@ pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -
                     sums: prepared.sums,
                     mapping: prepared.mapping,
                     hashes: prepared.hashes,
+                    is_transparent: prepared.is_transparent,
                     is_new: prepared.file.is_some(),
                 };
                 (Ok(told), prepared.file)
@@ -77,6 +79,7 @@ pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -
 /// #     keep_original: false,
 /// #     limits: ImageLimits::DEFAULT,
 /// #     scaled_decoding: true,
+/// #     background: Some([255; 3]),
 /// #     hashes: true,
 /// # };
 /// // In earnest the other end is a process, and the pipes are its input and output.
@@ -130,6 +133,7 @@ impl<R: Read, W: Write> Remote<R, W> {
             sums: told.sums,
             mapping: told.mapping,
             hashes: told.hashes,
+            is_transparent: told.is_transparent,
         }))
     }
 
@@ -191,6 +195,7 @@ mod tests {
                 ..ImageLimits::DEFAULT
             },
             scaled_decoding: false,
+            background: Some([255; 3]),
             hashes: true,
         }
     }

@@ -14,6 +14,10 @@ pub(crate) struct Scratch {
     pub(crate) pixels: Vec<u8>,
     /// Output of a decoder with another layout than RGB.
     pub(crate) raw: Vec<u8>,
+    /// Colour that transparent pixels are blended onto; `None` drops their alpha.
+    pub(crate) background: Option<[u8; 3]>,
+    /// True if the last image has pixels that are not opaque.
+    pub(crate) is_transparent: bool,
     /// An image of the output's size.
     pub(crate) turned: Vec<u8>,
     pub(crate) resizer: Resizer,

@@ -1,8 +1,8 @@
-//! Limits on the images of a dataset: those that it was built within, unless the settings name others.
+//! Limits and background of the images of a dataset: those that it was built with, unless the settings name others.
 
 use std::sync::Arc;
 
-use feedline_schemas::config::{ImageStore, StoredImageConfig};
+use feedline_schemas::config::{ImageBackground, ImageStore, StoredImageConfig};
 use feedline_storage::Store;
 
 use crate::{
@@ -14,8 +14,18 @@ use crate::{
 /// Largest number of bytes that a lossless file takes for a pixel, its container included.
 const LOSSLESS_BYTES: u64 = 4;
 
+/// Settings of images, completed by those of the build of each dataset.
+#[derive(Default)]
+pub(crate) struct ImageSettings {
+    /// Settings for all datasets; `None` where none are given.
+    pub(crate) config: Option<ImageConfig>,
+    /// Colour that transparent pixels of each dataset are blended onto; `None` where their alpha is dropped.
+    pub(crate) backgrounds: Vec<Option<[u8; 3]>>,
+}
+
 /// The settings of images. If their limits are the defaults, they are raised to those that datasets of shards were built
-/// within, so that an image which a build accepts is also read.
+/// within, so that an image which a build accepts is also read. If they name no background, it is that of each build, so
+/// that an image has the pixels that the build has seen.
 ///
 /// # Errors
 /// Failures to read a transform.
@@ -23,27 +33,45 @@ pub(crate) async fn settings(
     datasets: &[Store],
     inputs: &[Arc<OpenedSplit>],
     config: &LoaderConfig,
-) -> Result<Option<ImageConfig>, Error> {
+) -> Result<ImageSettings, Error> {
     let Some(mut settings) = config.images.clone() else {
-        return Ok(None);
+        return Ok(ImageSettings::default());
     };
-    if settings.limits != ImageLimits::DEFAULT {
-        return Ok(Some(settings));
-    }
+    let may_raise = settings.limits == ImageLimits::DEFAULT;
+    let mut backgrounds = Vec::with_capacity(inputs.len());
     for (dataset, input) in datasets.iter().zip(inputs) {
-        let has_images = matches!(
-            input.record(),
-            RowContent::Images { .. } | RowContent::Multi { images: true, .. }
-        );
-        let Some(manifest) = input.manifest().filter(|_| has_images) else {
-            continue;
+        let built = match may_raise || settings.background.is_none() {
+            true => read_built(dataset, input).await?,
+            false => None,
         };
-        let transform = read_transform(dataset, manifest).await?;
-        if let Some(built) = transform.and_then(|transform| transform.images) {
-            settings.limits = raised(settings.limits, &built.prepared);
+        let own = built.as_ref().and_then(|built| built.background);
+        let background = settings.background.or(own);
+        backgrounds.push(background.and_then(ImageBackground::colour));
+        if let Some(built) = built.filter(|_| may_raise) {
+            settings.limits = raised(settings.limits, &built);
         }
     }
-    Ok(Some(settings))
+    Ok(ImageSettings {
+        config: Some(settings),
+        backgrounds,
+    })
+}
+
+/// Reads how the build of a dataset of shards decoded its images; `None` if it decoded none.
+async fn read_built(
+    dataset: &Store,
+    input: &OpenedSplit,
+) -> Result<Option<StoredImageConfig>, Error> {
+    let has_images = matches!(
+        input.record(),
+        RowContent::Images { .. } | RowContent::Multi { images: true, .. }
+    );
+    let Some(manifest) = input.manifest().filter(|_| has_images) else {
+        return Ok(None);
+    };
+    let transform = read_transform(dataset, manifest).await?;
+    let images = transform.and_then(|transform| transform.images);
+    Ok(images.map(|images| images.prepared))
 }
 
 /// The larger of each limit and the one of the build.

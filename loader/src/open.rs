@@ -84,7 +84,8 @@ impl OpenedLoader {
         let filler = Filler {
             kind,
             target,
-            images,
+            images: images.config,
+            backgrounds: images.backgrounds,
             tokens: config
                 .tokens
                 .filter(|_| matches!(kind, BatchKind::Tokens { .. })),

@@ -13,7 +13,7 @@ pub use crate::steps::{
     FittedStep, FittedWinsorize, FoldBy, ImputeStatistic, NULL_ID, UNKNOWN_ID,
 };
 use crate::{
-    config::StoredImageConfig,
+    config::{ImageBackground, StoredImageConfig},
     format::{TRANSFORM, versioned},
     ids::{Hash128, Name},
 };
@@ -61,6 +61,15 @@ pub struct TransformArtefact {
 versioned!(TransformArtefact, TRANSFORM);
 
 impl TransformArtefact {
+    /// Returns the colour that transparent pixels of images were blended onto. In a dataset that decodes no images, and in one
+    /// of a program that dropped alpha, it is [`ImageBackground::NONE`].
+    #[must_use]
+    pub fn image_background(&self) -> ImageBackground {
+        let images = self.images.as_ref();
+        let background = images.and_then(|images| images.prepared.background);
+        background.unwrap_or(ImageBackground::NONE)
+    }
+
     /// The artefact with the preparation of images, under its new hash.
     #[must_use]
     pub fn with_images(self, images: FittedImages) -> Self {
@@ -156,7 +165,7 @@ pub struct NumberSigns {
 pub struct FittedImages {
     /// Column they come from.
     pub column: String,
-    /// Transforms of each image, the filter included.
+    /// Transforms of each image, the filter included. Without a `background` alpha was dropped.
     pub prepared: StoredImageConfig,
     /// Pixels of the training split.
     pub pixels: u64,

@@ -15,8 +15,8 @@ use anyhow::Context as _;
 use feedline_preprocess::{Fault, LandedPlace, LandedRows, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
-        ContractConfig, DatasetConfig, DedupMode, FileFormat, Fraction, ImageDuplicates,
-        PipelineConfig, ShardConfig, SourceConfig, SplitConfig, StoredImageConfig,
+        ContractConfig, DatasetConfig, DedupMode, FileFormat, Fraction, ImageBackground,
+        ImageDuplicates, PipelineConfig, ShardConfig, SourceConfig, SplitConfig, StoredImageConfig,
     },
     ids::Origin,
     report::PredictReport,
@@ -48,11 +48,12 @@ const ROW_REJECTED: &str = "row_rejected";
 const UNREADABLE: &str = "image_unreadable";
 
 /// Pipeline that lands `place`, a folder or a file, and builds a dataset from it, both below
-/// `folder`.
+/// `folder`. Transparent pixels are blended onto `background`.
 pub(crate) fn landing(
     place: &str,
     format: Option<FileFormat>,
     config: &PipelineConfig,
+    background: ImageBackground,
     folder: &Path,
 ) -> anyhow::Result<Landing> {
     anyhow::ensure!(
@@ -98,7 +99,7 @@ pub(crate) fn landing(
         config: PipelineConfig {
             pipeline,
             source: vec![source],
-            dataset: dataset.map(|dataset| without_target(dataset, format)),
+            dataset: dataset.map(|dataset| without_target(dataset, format, background)),
             train: None,
             tune: None,
             ingest: None,
@@ -119,7 +120,7 @@ pub(crate) async fn landed_paths(
     let dataset = landing.config.dataset.as_ref();
     let content = dataset.and_then(|dataset| dataset.content.clone());
     let landed = landing.landed();
-    let LandedRows { root, source } = &landed;
+    let LandedRows { root, source, .. } = &landed;
     let mut paths = feedline_preprocess::landed_texts(root, source, PATH).await?;
     let is_table = source.format != FileFormat::Image;
     if is_table && paths.values().all(Option::is_none) {
@@ -135,8 +136,13 @@ fn path_beside(content: &str) -> String {
     format!("{object}.{PATH}")
 }
 
-/// The dataset as it treats images, of all of them in their order, without targets.
-fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> DatasetConfig {
+/// The dataset as it treats images, of all of them in their order, without targets, on the `background` that the model was
+/// trained with.
+fn without_target(
+    dataset: &DatasetConfig,
+    format: Option<FileFormat>,
+    background: ImageBackground,
+) -> DatasetConfig {
     // Image files land in a column with a fixed name, whatever the column of the pipeline's source
     // is.
     let column = |own: &Option<String>| match format {
@@ -146,6 +152,7 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
     // Without `[dataset.image]` files are stored undecoded, and the loader gives a neighbour in the place of one that it
     // cannot decode.
     let image = StoredImageConfig {
+        background: Some(background),
         duplicates: ImageDuplicates::Bytes,
         embeddings: None,
         embedding_cosine: None,
@@ -317,6 +324,7 @@ impl Rows {
         Self {
             given: Given {
                 first,
+                row_numbers: Vec::new(),
                 rows: 0,
                 x: Vec::new(),
                 bad: BTreeMap::new(),
@@ -428,6 +436,25 @@ mod tests {
             matches!(&rest[..], [(Some(path), _)] if path == "3.jpg"),
             "{rest:?}"
         );
+    }
+
+    #[test]
+    fn images_are_decoded_on_the_background_that_the_model_was_trained_with() {
+        let of = |image: Option<StoredImageConfig>, background: ImageBackground| {
+            let dataset = DatasetConfig {
+                image,
+                ..DatasetConfig::default()
+            };
+            let built = without_target(&dataset, None, background);
+            built.image.and_then(|image| image.background)
+        };
+        let decoded = || Some(StoredImageConfig::default());
+        let black = ImageBackground::BLACK;
+        assert_eq!(of(decoded(), black), Some(black));
+        // Neither a program that dropped alpha nor a dataset of undecoded files has a colour.
+        let none = ImageBackground::NONE;
+        assert_eq!(of(decoded(), none), Some(none));
+        assert_eq!(of(None, none), Some(none));
     }
 
     #[test]

@@ -13,13 +13,13 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_loader::image::{ImageDecoder, SampleRandom};
+use feedline_loader::image::{ImageConfig, ImageDecoder, SampleRandom};
 use feedline_preprocess::{
     ExpectedInputs, Fault, Features, ImagePreparer, PassthroughType, RowSource, RowsIn,
     RowsReading, TextEncoder, Transform,
 };
 use feedline_schemas::{
-    config::{DatasetConfig, FileFormat, PipelineConfig},
+    config::{DatasetConfig, FileFormat, ImageBackground, PipelineConfig},
     ids::Name,
     report::PredictReport,
 };
@@ -72,11 +72,15 @@ pub(crate) struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// Files in `folder`, prepared as the dataset prepares its own.
+    /// Files in `folder`, prepared as the dataset prepares its own, on the `background` that the model was trained with.
     ///
     /// # Errors
     /// A folder that is none, and settings out of range.
-    pub(crate) fn new(folder: PathBuf, dataset: &DatasetConfig) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        folder: PathBuf,
+        dataset: &DatasetConfig,
+        background: ImageBackground,
+    ) -> anyhow::Result<Self> {
         anyhow::ensure!(
             folder.is_dir(),
             "`{}` is no folder of images; name the folder that the rows' paths are in with `--images`",
@@ -85,7 +89,7 @@ impl ImageFiles {
         Ok(Self {
             folder,
             by_name: None,
-            preparer: ImagePreparer::new(dataset)?,
+            preparer: ImagePreparer::new(dataset, background)?,
         })
     }
 
@@ -192,7 +196,10 @@ impl PredictParts {
         let features = self.transform.features();
         let predictor = open_model(&self.chosen, &self.context, features, &mut report)?;
         let decoder = match predictor.images() {
-            Some(config) => Some(ImageDecoder::new(config.clone())?),
+            Some(config) => Some(ImageDecoder::new(ImageConfig {
+                background: Some(artefact.image_background()),
+                ..config.clone()
+            })?),
             None => None,
         };
         let reads_texts = predictor.text_length().is_some();
@@ -342,6 +349,7 @@ impl PartColumns {
         let predicted = predictor.predict_parts(rows, &parts);
         Given {
             first,
+            row_numbers: Vec::new(),
             rows,
             x: Vec::new(),
             bad,

@@ -73,6 +73,7 @@ mod texts;
 mod tls;
 mod torchrun;
 mod tracking;
+mod transparency;
 mod trial_table;
 mod trials_shown;
 mod tune;

@@ -22,6 +22,7 @@ fn raw(sizing: Sizing) -> Preparation {
         keep_original: false,
         limits: ImageLimits::DEFAULT,
         scaled_decoding: false,
+        background: None,
         hashes: false,
     }
 }

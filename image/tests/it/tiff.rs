@@ -233,6 +233,22 @@ fn colours_are_read_in_both_orders_of_bytes() {
 }
 
 #[test]
+fn alpha_of_a_tiff_is_blended_onto_the_background() {
+    let (_, tiff, _) = kinds()
+        .into_iter()
+        .find(|(name, ..)| *name == "rgba")
+        .unwrap();
+    let white = crate::Preparation {
+        background: Some([255; 3]),
+        ..raw(Sizing::Original)
+    };
+    let prepared = prepare(white, &tiff.file()).unwrap();
+    let expected = [[255; 3], [147, 152, 157], [7, 8, 9], [255; 3]];
+    assert_eq!(pixels(&prepared), expected.as_flattened());
+    assert!(prepared.is_transparent);
+}
+
+#[test]
 fn strips_and_tiles_come_to_their_places() {
     let [strips, tiles] = parted();
     let row = [0, 40, 80, 120, 160].map(|level| [level; 3]);

@@ -1,6 +1,7 @@
 //! Settings of the way from an encoded image to pixels.
 
 use feedline_image::ImageLimits;
+use feedline_schemas::config::ImageBackground;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -50,6 +51,10 @@ pub struct ImageConfig {
     /// [`ImageLimits::DEFAULT`], for shards raised to the ones that `[dataset.image]` set for their build.
     #[serde(default)]
     pub limits: ImageLimits,
+    /// Colour that transparent pixels are blended onto: `"white"`, `"black"` or `"#rrggbb"`; `"none"` drops their alpha.
+    /// Default: for shards the colour that `dataset.image.background` set for their build, otherwise `"none"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<ImageBackground>,
 }
 
 const fn yes() -> bool {
@@ -124,6 +129,7 @@ impl ImageConfig {
             scaled_decoding: true,
             mix: None,
             limits: ImageLimits::DEFAULT,
+            background: None,
         }
     }
 
@@ -227,6 +233,15 @@ mod tests {
             "augment":[{"kind":"horizontal_flip","probability":0.5}]}"#,
         );
         assert_eq!(config.unwrap(), ImageConfig::training(224, 224));
+        let on_grey =
+            read(r##"{"height":1,"width":1,"crop":{"kind":"whole"},"background":"#808080"}"##);
+        let grey = on_grey
+            .unwrap()
+            .background
+            .and_then(ImageBackground::colour);
+        assert_eq!(grey, Some([128; 3]));
+        let error = read(r#"{"height":1,"width":1,"crop":{"kind":"whole"},"background":"grey"}"#);
+        assert!(error.unwrap_err().to_string().contains("not a background"));
         let error = read(r#"{"height":1,"width":1,"crop":{"kind":"whole"},"flop":1}"#);
         assert!(error.unwrap_err().to_string().contains("flop"));
         let evaluation = ImageConfig::evaluation(224, 192);

@@ -18,14 +18,14 @@ use crate::Error;
 pub struct MixConfig {
     /// Probability of mixup for a slot, 0 to 1: Zhang, Cisse, Dauphin and Lopez-Paz (2017). Default
     /// 0.
-    #[serde(default)]
+    #[serde(default, alias = "mixup")]
     pub mixup_probability: f32,
     /// Both parameters of mixup's Beta distribution, 0.01 to 100. Usual: 0.2.
     #[serde(default = "usual_mixup")]
     pub mixup_alpha: f32,
     /// Probability of CutMix for a slot, 0 to `1 - mixup_probability`: Yun et al. (2019). Default
     /// 0.
-    #[serde(default)]
+    #[serde(default, alias = "cutmix")]
     pub cutmix_probability: f32,
     /// Both parameters of CutMix's Beta distribution, 0.01 to 100. Usual: 1.
     #[serde(default = "usual_cutmix")]

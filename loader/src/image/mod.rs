@@ -26,6 +26,7 @@ pub use normalise::Normalise;
 pub use random::SampleRandom;
 
 use feedline_image::{Decoder, Filter, Format, Header, Target};
+use feedline_schemas::config::ImageBackground;
 
 /// Memory of one thread that images are decoded in.
 #[derive(Debug, Default)]
@@ -35,7 +36,8 @@ pub(crate) struct DecodeScratch {
     turned: Vec<u8>,
 }
 
-/// Decodes `encoded` into `out`, u8 RGB `[height, width, 3]`, as `config` says. `out` is undefined after an error.
+/// Decodes `encoded` into `out`, u8 RGB `[height, width, 3]`, as `config` says, on `background` where pixels are transparent;
+/// without one their alpha is dropped. `out` is undefined after an error.
 ///
 /// # Errors
 /// Those of [`ImageError`].
@@ -44,6 +46,7 @@ pub(crate) struct DecodeScratch {
 /// If `out` does not have `height * width * 3` bytes.
 pub(crate) fn decode_into(
     config: &ImageConfig,
+    background: Option<[u8; 3]>,
     encoded: &[u8],
     random: &mut SampleRandom,
     scratch: &mut DecodeScratch,
@@ -58,6 +61,7 @@ pub(crate) fn decode_into(
         scaled_decoding: config.scaled_decoding,
     };
     let region = crop.stored(&header, target);
+    scratch.decoder.set_background(background);
     scratch.decoder.decode(encoded, &header, &region, out)?;
     let (augments, width) = (&config.augment, config.width as usize);
     augment::apply(augments, out, &mut scratch.turned, width, random);
@@ -117,6 +121,8 @@ impl ImageDecoder {
         random: &mut SampleRandom,
         out: &mut [u8],
     ) -> Result<(), ImageError> {
-        decode_into(&self.config, encoded, random, &mut self.scratch, out)
+        let config = &self.config;
+        let background = config.background.and_then(ImageBackground::colour);
+        decode_into(config, background, encoded, random, &mut self.scratch, out)
     }
 }

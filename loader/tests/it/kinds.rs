@@ -6,7 +6,10 @@ use feedline_loader::{
     Batch, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
     image::{Crop, ImageConfig, ImageLimits},
 };
-use feedline_schemas::manifest::{Layout, Split, TokenType};
+use feedline_schemas::{
+    config::ImageBackground,
+    manifest::{Layout, Split, TokenType},
+};
 use feedline_storage::{Store, clock::SystemClock};
 
 use crate::{
@@ -464,6 +467,40 @@ async fn fault_23_a_broken_image_is_replaced_by_the_next_of_its_block_on_any_ran
         ),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn transparent_pixels_are_blended_onto_the_background_of_the_settings() {
+    let shadow = image::RgbaImage::from_pixel(4, 4, image::Rgba([0, 0, 0, 128]));
+    let mut file = std::io::Cursor::new(Vec::new());
+    shadow.write_to(&mut file, image::ImageFormat::Png).unwrap();
+    let members: Vec<_> = (0..20)
+        .map(|sample| (format!("{sample:04}.png"), file.get_ref().clone()))
+        .collect();
+    let store = Store::memory();
+    store.put("0.tar", archive(&members)).await.unwrap();
+    for (background, expected) in [
+        (None, [0; 3]),
+        (Some("none"), [0; 3]),
+        (Some("white"), [127; 3]),
+        (Some("#ff0002"), [127, 0, 1]),
+    ] {
+        let background: Option<ImageBackground> =
+            background.map(|background| background.parse().unwrap());
+        let config = LoaderConfig {
+            images: Some(ImageConfig {
+                background,
+                ..ImageConfig::new(4, 4, Crop::Whole)
+            }),
+            ..config(4)
+        };
+        let loader = open(&store, &config).await;
+        for batch in loader.batches().unwrap() {
+            let batch = batch.unwrap();
+            let mut pixels = batch.pixels().chunks(3);
+            assert!(pixels.all(|pixel| *pixel == expected), "{background:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -87,9 +87,10 @@ async fn moments(train: &TrainSplit, images: &Images) -> Result<FittedImages, Er
     let (mean, deviation) = total.moments().unwrap_or_default();
     Ok(FittedImages {
         column: images.column.clone(),
-        // Where they were decoded changes nothing.
+        // Where they were decoded changes nothing. Without a background readers drop alpha.
         prepared: StoredImageConfig {
             isolate: None,
+            background: Some(images::background(&images.config)),
             ..images.config.clone()
         },
         pixels: total.pixels,

@@ -32,7 +32,7 @@ use self::{
 pub(crate) use self::{
     embedding::{Neighbours, Seen},
     image_steps::Images,
-    settings::resolve,
+    settings::{background, resolve},
 };
 use crate::{
     Error,
@@ -57,8 +57,29 @@ pub(crate) struct Converter {
     has_embeddings: bool,
     /// Embeddings by their length.
     lengths: BTreeMap<usize, u64>,
+    transparent: TransparentImages,
     /// Schema of what is handed on.
     schema: SchemaRef,
+}
+
+/// Decoded images, and those of them with pixels that are not opaque. Equal files count once where duplicates are dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TransparentImages {
+    pub(crate) transparent: u64,
+    pub(crate) decoded: u64,
+}
+
+impl TransparentImages {
+    fn add(&mut self, image: &Prepared) {
+        self.decoded += 1;
+        self.transparent += u64::from(image.is_transparent);
+    }
+
+    /// Adds the counts of other images.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.decoded += other.decoded;
+        self.transparent += other.transparent;
+    }
 }
 
 /// Place of the decoder: this process or one of its own.
@@ -93,6 +114,7 @@ impl Converter {
             boxes: images.boxes_on(),
             has_embeddings: images.config.embeddings.is_some(),
             lengths: BTreeMap::new(),
+            transparent: TransparentImages::default(),
             schema: Arc::clone(schema),
         }
     }
@@ -102,9 +124,9 @@ impl Converter {
         &self.column
     }
 
-    /// Embeddings by their length.
-    pub(crate) fn into_lengths(self) -> BTreeMap<usize, u64> {
-        self.lengths
+    /// Embeddings by their length, and the counts of transparent images.
+    pub(crate) fn into_counts(self) -> (BTreeMap<usize, u64>, TransparentImages) {
+        (self.lengths, self.transparent)
     }
 
     /// Prepares the images of `rows` and hands the good rows to `take`, some at a time. The bad ones are returned.
@@ -140,6 +162,7 @@ impl Converter {
                     continue;
                 }
             };
+            self.transparent.add(&prepared);
             let embedding = embeddings.as_ref().and_then(|cells| cell(cells, row));
             match embedding::parsed(embedding) {
                 Ok(Some(numbers)) => *self.lengths.entry(numbers.len()).or_default() += 1,

@@ -1,7 +1,7 @@
 //! New image files as a dataset stores its own: within the same limits, in the same size and format.
 
 use feedline_image::Preparer;
-use feedline_schemas::config::{DatasetConfig, ImageDuplicates};
+use feedline_schemas::config::{DatasetConfig, ImageBackground, ImageDuplicates};
 
 use crate::{
     Error, Fault,
@@ -22,13 +22,15 @@ pub struct ImagePreparer {
 }
 
 impl ImagePreparer {
-    /// The preparer for a dataset of this configuration. Files are decoded in this process.
+    /// The preparer for a dataset of this configuration that was built with `background`, as its transform artefact says.
+    /// Files are decoded in this process.
     ///
     /// # Errors
     /// [`Error::Config`] for settings out of range.
-    pub fn new(config: &DatasetConfig) -> Result<Self, Error> {
+    pub fn new(config: &DatasetConfig, background: ImageBackground) -> Result<Self, Error> {
         let mut config = config.clone();
         if let Some(image) = &mut config.image {
+            image.background = Some(background);
             image.duplicates = ImageDuplicates::Bytes;
             image.embeddings = None;
             image.embedding_cosine = None;

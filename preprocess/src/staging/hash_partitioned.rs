@@ -35,6 +35,7 @@ use crate::{
     engine::scratch::{Scratch, ScratchFile},
     operators::{
         dedup::conflicts::LabelConflicts,
+        images::TransparentImages,
         passthrough_columns,
         split::{Rule, ShuffleKey, code},
     },
@@ -143,6 +144,7 @@ impl HashPartitioning {
             repeated: kept.repeated,
             conflicts: LabelConflicts::default(),
             unusable: UnusableImages::default(),
+            transparent: TransparentImages::default(),
         };
         for (part, rows) in staged.splits.iter_mut().zip(kept.rows) {
             part.rows = rows;

@@ -38,7 +38,7 @@ use crate::{
     engine::scratch::{Scratch, ScratchFile},
     operators::{
         dedup::conflicts::LabelConflicts,
-        images::{Converter, Fault, Images},
+        images::{Converter, Fault, Images, TransparentImages},
         split::code,
     },
     pass_progress::PassProgress,
@@ -92,6 +92,7 @@ pub(crate) async fn stage(
         near_images: None,
         conflicts: LabelConflicts::default(),
         unusable: UnusableImages::default(),
+        transparent: TransparentImages::default(),
     };
     let (mut staged, mut rejects, lengths) = gather(tasks, staged).await?;
     if let Some(images) = images.filter(|images| images.how.hashes) {
@@ -146,6 +147,7 @@ async fn gather(
             *lengths.entry(length).or_default() += count;
         }
         staged.unusable.merge(done.unusable);
+        staged.transparent.merge(done.transparent);
         rejects.merge(done.rejects);
     }
     Ok((staged, rejects, lengths))
@@ -172,6 +174,7 @@ struct Done {
     distinct: BTreeMap<String, Distinct>,
     /// Embeddings by their length.
     lengths: BTreeMap<usize, u64>,
+    transparent: TransparentImages,
     unusable: UnusableImages,
 }
 
@@ -222,14 +225,14 @@ impl Worker {
         let files = files
             .try_into()
             .unwrap_or_else(|_| unreachable!("one file per split"));
+        let converter = self.converter.map(Converter::into_counts);
+        let (lengths, transparent) = converter.unwrap_or_default();
         Ok(Done {
             files,
             rejects: self.rejects.finish()?,
             distinct: self.distinct,
-            lengths: self
-                .converter
-                .map(Converter::into_lengths)
-                .unwrap_or_default(),
+            lengths,
+            transparent,
             unusable: self.unusable,
         })
     }

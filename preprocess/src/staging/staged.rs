@@ -25,6 +25,7 @@ use crate::{
     engine::scalar_function::RowFunction,
     operators::{
         dedup::conflicts::LabelConflicts,
+        images::TransparentImages,
         split::{ShuffleKey, code},
     },
     schema::system_columns,
@@ -56,6 +57,8 @@ pub(crate) struct Staged {
     pub(crate) conflicts: LabelConflicts,
     /// Images that cannot be decoded.
     pub(crate) unusable: UnusableImages,
+    /// Images with pixels that are not opaque.
+    pub(crate) transparent: TransparentImages,
 }
 
 #[derive(Clone, Debug, Default)]

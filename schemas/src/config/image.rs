@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ImageBackground;
 use crate::units::ByteSize;
 
 /// Decoding and storage of images when the dataset is built. With this table every image is
@@ -29,10 +30,17 @@ pub struct StoredImageConfig {
     pub filter: ImageFilter,
     /// `jpeg`: quality, 1 to 100. Default 90.
     pub quality: u8,
-    /// If true, an image that already has the format of `store`, is upright and is small enough is
-    /// stored as it landed. Default true. If false, every image is encoded again, which also
+    /// If true, an image that already has the format of `store`, is upright, is small enough and has
+    /// no transparent pixels is stored as it landed. Default true. If false, every image is encoded again, which also
     /// removes all metadata from the files.
     pub keep_original: bool,
+    /// Colour that transparent pixels are blended onto: `"white"` (default), `"black"`, or red, green
+    /// and blue as `"#rrggbb"`. Alpha is straight, and levels are rounded to nearest. `"none"` drops
+    /// alpha, so pixels have the colours that the file stores under it. Opaque images have the same
+    /// pixels with any background. With `store = "original"` files keep their alpha, and the loader
+    /// blends them onto this colour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<ImageBackground>,
     /// Rule for duplicate images: `pixels` (default), `bytes`, `perceptual` or `embeddings`.
     pub duplicates: ImageDuplicates,
     /// `perceptual`: number of the 64 bits of a perceptual hash that may differ, 0 to 8. Default 4.
@@ -89,6 +97,7 @@ impl Default for StoredImageConfig {
             filter: ImageFilter::Bilinear,
             quality: 90,
             keep_original: true,
+            background: None,
             duplicates: ImageDuplicates::Pixels,
             perceptual_bits: 4,
             embeddings: None,

@@ -6,6 +6,7 @@
 mod augment;
 mod auth;
 mod average;
+mod background;
 pub(crate) mod bounded;
 mod contract;
 mod crawl;
@@ -64,6 +65,7 @@ pub use self::{
         LoginSession,
     },
     average::AverageConfig,
+    background::ImageBackground,
     bounded::{
         AboveZero, BelowOne, Bounded, BoundedCount, Bytes, Float, Fraction, FromZero, InsideOne,
         Interval, Millisecond, Milliseconds, NoUnit, NotNegative, OutOfRange, Positive, ReadNumber,

@@ -39,7 +39,9 @@ impl PipelineWork<'_> {
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
         let format = options.format.map(Into::into);
-        let landing = images::landing(place, format, &self.loaded.config, folder.path())?;
+        let background = artefact.image_background();
+        let config = &self.loaded.config;
+        let landing = images::landing(place, format, config, background, folder.path())?;
         let found = self.land(&landing).await?;
         let (dataset, rejected) = self.build_images(&landing, context).await?;
         let landed_images = images::LandedImages {

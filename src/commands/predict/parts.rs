@@ -35,7 +35,9 @@ impl PipelineWork<'_> {
             Some(column) => {
                 self.check_built_by(manifest).await?;
                 let folder = multi::image_folder(options)?;
-                Some((column, multi::ImageFiles::new(folder, dataset)?))
+                let background = chosen.transform().image_background();
+                let files = multi::ImageFiles::new(folder, dataset, background)?;
+                Some((column, files))
             }
             None => None,
         };

@@ -24,6 +24,8 @@ pub(crate) struct Filler {
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
     pub(crate) images: Option<ImageConfig>,
+    /// Colour that transparent pixels of each source are blended onto; `None` where their alpha is dropped.
+    pub(crate) backgrounds: Vec<Option<[u8; 3]>>,
     pub(crate) tokens: Option<TokensConfig>,
     /// Of random augmentations.
     pub(crate) seed: u64,
@@ -52,6 +54,12 @@ pub(crate) struct Filled {
 }
 
 impl Filler {
+    /// Colour that transparent pixels of a source are blended onto.
+    pub(super) fn background(&self, source: u32) -> Option<[u8; 3]> {
+        let background = self.backgrounds.get(source as usize);
+        background.copied().flatten()
+    }
+
     /// Words of the targets of a row.
     pub(super) fn target_words(&self) -> usize {
         self.kind.row_bytes(self.target)[TARGET] / size_of::<u32>()

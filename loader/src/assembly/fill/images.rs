@@ -131,6 +131,7 @@ pub(super) fn decode(
     let Some(config) = &filler.images else {
         return Err(foreign(block));
     };
+    let background = filler.background(block.source);
     let keys = block.rows.keys();
     let count = keys.len();
     for step in 0..count {
@@ -141,8 +142,10 @@ pub(super) fn decode(
         }
         let image = block.rows.image(number).ok_or_else(|| foreign(block))?;
         let mut random = SampleRandom::new(filler.seed, epoch, keys[number]);
-        let decoded =
-            catching(|| image::decode_into(config, image, &mut random, &mut scratch.image, slot));
+        let decoded = catching(|| {
+            let memory = &mut scratch.image;
+            image::decode_into(config, background, image, &mut random, memory, slot)
+        });
         let reason = match decoded {
             Ok(Ok(())) => return Ok(row),
             Ok(Err(error)) => error.to_string(),

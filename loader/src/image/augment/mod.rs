@@ -32,12 +32,14 @@ pub enum Augment {
     },
     /// Left and right change places.
     HorizontalFlip {
-        /// Probability, 0 to 1.
+        /// Probability, 0 to 1. Default 0.5.
+        #[serde(default = "half")]
         probability: f32,
     },
     /// Top and bottom change places.
     VerticalFlip {
-        /// Probability, 0 to 1.
+        /// Probability, 0 to 1. Default 0.5.
+        #[serde(default = "half")]
         probability: f32,
     },
     /// Turned around its centre, keeping its size, by bilinear interpolation.
@@ -67,9 +69,11 @@ pub enum Augment {
     /// Some of 14 operations, each drawn independently: RandAugment with torchvision's magnitudes,
     /// but that turned, sheared and moved images are interpolated.
     RandAugment {
-        /// Number of operations in a row, 1 to 16. Usual: 2.
+        /// Number of operations in a row, 1 to 16. Default 2.
+        #[serde(default = "usual_operations")]
         operations: u32,
-        /// Strength, 0 to `bins - 1`. Usual: 9.
+        /// Strength, 0 to `bins - 1`. Default 9.
+        #[serde(default = "usual_magnitude")]
         magnitude: u32,
         /// Number of strengths, 2 to 1,000. Default 31.
         #[serde(default = "usual_bins")]
@@ -81,7 +85,8 @@ pub enum Augment {
     /// A square is painted over, with its centre anywhere in the image, so that it may hang over the edge: DeVries
     /// and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017).
     Cutout {
-        /// Probability, 0 to 1.
+        /// Probability, 0 to 1. Default 1.
+        #[serde(default = "always")]
         probability: f32,
         /// Side of the square in pixels, 1 to 8,192.
         side: u32,
@@ -93,6 +98,22 @@ pub enum Augment {
 
 const fn unchanged() -> [f32; 2] {
     [1.0, 1.0]
+}
+
+const fn half() -> f32 {
+    0.5
+}
+
+const fn always() -> f32 {
+    1.0
+}
+
+const fn usual_operations() -> u32 {
+    2
+}
+
+const fn usual_magnitude() -> u32 {
+    9
 }
 
 const fn usual_bins() -> u32 {
@@ -251,5 +272,40 @@ fn cut(pixels: &mut [u8], width: usize, side: usize, fill: [u8; 3], random: &mut
     let (rows, columns) = (span(height), span(width));
     for row in pixels.chunks_exact_mut(width * 3).take(rows.1).skip(rows.0) {
         row.as_chunks_mut::<3>().0[columns.0..columns.1].fill(fill);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_are_left_out_have_the_defaults_of_a_pipeline() {
+        for (text, expected) in [
+            (
+                r#"{"kind": "vertical_flip"}"#,
+                Augment::VerticalFlip { probability: 0.5 },
+            ),
+            (
+                r#"{"kind": "rand_augment"}"#,
+                Augment::RandAugment {
+                    operations: 2,
+                    magnitude: 9,
+                    bins: 31,
+                    fill: [0; 3],
+                },
+            ),
+            (
+                r#"{"kind": "cutout", "side": 8}"#,
+                Augment::Cutout {
+                    probability: 1.0,
+                    side: 8,
+                    fill: [0; 3],
+                },
+            ),
+        ] {
+            let read: Augment = serde_json::from_str(text).unwrap();
+            assert_eq!(read, expected, "{text}");
+        }
     }
 }

@@ -128,6 +128,7 @@ mod tests {
             keep_original: false,
             limits: ImageLimits::DEFAULT,
             scaled_decoding: false,
+            background: None,
             hashes: false,
         };
         Preparer::new(how).prepare(&file).unwrap().mapping

@@ -273,6 +273,7 @@ mod tests {
                 ..ImageLimits::DEFAULT
             },
             scaled_decoding: false,
+            background: None,
             hashes: false,
         }
     }

@@ -3,8 +3,8 @@
 use feedline_image::{Encoding, Filter, ImageLimits, MOST_BITS, Preparation, Sizing};
 use feedline_schemas::{
     config::{
-        DatasetConfig, ImageDuplicates, ImageFilter, ImageResize, ImageSize, ImageStore,
-        StoredImageConfig,
+        DatasetConfig, ImageBackground, ImageDuplicates, ImageFilter, ImageResize, ImageSize,
+        ImageStore, StoredImageConfig,
     },
     record::ColumnType,
 };
@@ -73,6 +73,7 @@ pub(crate) fn resolve(
         limits: limits(image),
         // What comes out of a reduced decode depends on the library that the program was built with.
         scaled_decoding: false,
+        background: background(image).colour(),
         hashes: image.duplicates != ImageDuplicates::Bytes,
     };
     Ok(Some(Images {
@@ -117,6 +118,11 @@ fn check_beside(image: &StoredImageConfig, columns: &[MergedColumn]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Colour that transparent pixels of images are blended onto.
+pub(crate) fn background(image: &StoredImageConfig) -> ImageBackground {
+    image.background.unwrap_or(ImageBackground::WHITE)
 }
 
 fn limits(image: &StoredImageConfig) -> ImageLimits {

@@ -18,6 +18,7 @@ use crate::{
         rejects::{RejectWriter, Rejects},
         stage,
     },
+    warnings,
 };
 
 /// Rows in scratch, by split, and what the plan noted of them.
@@ -66,6 +67,8 @@ impl<'b> FullBuild<'b> {
         };
         let rows = self.stage_frame(rows, direct, notes.copied.clone()).await?;
         let documents = self.count_documents(&rows, documents).await?;
+        let transparent = warnings::transparent_images(rows.transparent, spec.images());
+        self.warnings.extend(transparent);
         self.counts.near_dup = notes.near_dup;
         self.counts.conflicts = notes.conflicts;
         self.counts.near_images = rows.near_images;
