@@ -121,6 +121,7 @@ pub use shards::verify::verify;
 pub use source::landed_texts::{
     LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows,
 };
+pub use source::version_order::check_version_samples;
 pub use steps::knn;
 pub use steps::{NumberFormat, describe_step};
 pub use tokenizer::Tokenizer;

@@ -396,8 +396,13 @@ pub(crate) fn document_faults(column: &ArrayRef) -> Faults {
         .collect()
 }
 
-/// Reason for which a cell is no document, and what was found.
+/// Reason for which a cell is no document, and what was found. A text of blanks alone is none.
 pub(crate) fn document_fault(text: Option<&str>) -> Option<(&'static str, String)> {
+    prompt_fault(text.filter(|text| !text.trim().is_empty()))
+}
+
+/// As [`document_fault`], of a prompt: it may begin with a line break and have nothing else.
+pub(crate) fn prompt_fault(text: Option<&str>) -> Option<(&'static str, String)> {
     match text {
         None | Some("") => Some((reject_reason::NO_TEXT, String::new())),
         // Fewer bytes are fewer characters.
@@ -483,11 +488,13 @@ mod tests {
 
     #[test]
     fn what_is_no_document_is_told() {
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some(""), None]));
+        let texts = [Some("a"), Some(""), None, Some(" \u{a0}\t\n"), Some(" a")];
+        let texts: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
         let rows: Vec<usize> = document_faults(&texts)
             .iter()
             .map(|(row, ..)| *row)
             .collect();
-        assert_eq!(rows, [1, 2]);
+        assert_eq!(rows, [1, 2, 3]);
+        assert_eq!(prompt_fault(Some("\n")), None);
     }
 }

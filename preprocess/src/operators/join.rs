@@ -196,7 +196,8 @@ pub(crate) fn beside(
     Ok(rows)
 }
 
-/// The landed rows of each schema version of `sources` with the columns of the joins `before`, and their schema.
+/// The landed rows of each schema version of `sources` with the columns of the joins `before`, and their schema: the rows that
+/// none of these leaves out.
 fn landed_beside(
     session: &SessionContext,
     sources: &[Landed],
@@ -208,13 +209,16 @@ fn landed_beside(
     });
     let landed = generations.map(|(source, generation)| {
         let rows = read(session, source, generation)?;
-        let rows = beside(session, rows, &generation.schema, before)?;
+        let mut rows = beside(session, rows, &generation.schema, before)?;
+        for (_, _, missed) in before.iter().filter_map(Join::judged) {
+            rows = rows.filter(missed.is_null())?;
+        }
         Ok((rows, extended(&generation.schema, before)))
     });
     landed.collect()
 }
 
-/// Counts of each join over `rows` landed rows of `sources`.
+/// Counts of each join over `rows` landed rows of `sources`, without those that the joins before it leave out.
 ///
 /// # Errors
 /// [`Error::Config`] for a key that appears twice in the joined source (as-of: twice at one time),
@@ -223,7 +227,7 @@ pub(crate) async fn counted(
     session: &SessionContext,
     sources: &[Landed],
     joins: &[Join],
-    rows: u64,
+    mut rows: u64,
 ) -> Result<Vec<JoinCounts>, Error> {
     let mut counts = Vec::with_capacity(joins.len());
     for (index, join) in joins.iter().enumerate() {
@@ -243,6 +247,9 @@ pub(crate) async fn counted(
             source = %counted.source, matched, unmatched = counted.unmatched, unused = counted.unused, "joined"
         );
         counts.push(counted);
+        if join.judged().is_some() {
+            rows = matched;
+        }
     }
     Ok(counts)
 }

@@ -22,10 +22,9 @@ use crate::{
 /// Part of a column in the judgement of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Judged {
-    /// Numeric feature.
+    /// Numeric feature. Integers beyond 2^53 are faults, whether they landed as integers, decimals or text; fractions are
+    /// rounded.
     Number,
-    /// Numeric feature that landed as decimals, which are rounded whatever their size.
-    Decimal,
     /// Target of a regression.
     NumericTarget,
     /// Target of a classification.
@@ -89,7 +88,7 @@ impl Judge {
             _ => Vec::new(),
         };
         match judged {
-            Judged::Number | Judged::Decimal => {}
+            Judged::Number => {}
             Judged::Image => faults.extend(content_column::image_faults(column)),
             Judged::DecodedImage => faults.extend(content_column::missing_images(column)),
             Judged::Document => faults.extend(content_column::document_faults(column)),
@@ -304,8 +303,7 @@ mod tests {
             None,
             None,
         ];
-        check(Judged::Number, Arc::clone(&column), &expected);
-        check(Judged::Decimal, column, &[None; 7]);
+        check(Judged::Number, column, &expected);
         let declared = Missing::new(&["90071992547409930".into()], &[-9_007_199_254_740_994.0]);
         assert!(!is_large_integer("90071992547409930", &declared));
         assert!(!is_large_integer("-9007199254740994", &declared));

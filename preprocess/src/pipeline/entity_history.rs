@@ -34,6 +34,11 @@ pub struct LandedRows {
     pub root: Store,
     /// Source that they landed as.
     pub source: SourceConfig,
+    /// Number of the row that each batch begins with, in the file that the rows come from; a batch
+    /// without an entry begins at 0.
+    pub starts: Vec<u64>,
+    /// True if no row has landed, so that there are none to read.
+    pub is_empty: bool,
 }
 
 /// Rows of a series to predict.
@@ -53,6 +58,8 @@ pub struct SeriesRequest {
 pub struct SeriesBatch {
     /// Rows, the bad ones included.
     pub rows: usize,
+    /// Number of each new row in its file, from 0; without new rows, 0.
+    pub row_numbers: Vec<u64>,
     /// `[rows, numbers]`, row-major, where `numbers` is [`SeriesRows::numbers`]; those of bad rows are 0.
     pub x: Vec<f32>,
     /// Rows that cannot be predicted, by index from 0.

@@ -3,6 +3,7 @@
 mod append;
 mod checks;
 mod count_sums;
+mod duplicate_warnings;
 mod entity_history;
 mod full;
 mod image_files;

@@ -15,7 +15,7 @@ use crate::{
     Error,
     operators::{dedup::near, join},
     schema::landed_columns::nearest,
-    source::{landing_zone::Landed, parquet_in_place},
+    source::{landing_zone::Landed, parquet_in_place, version_order},
 };
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
@@ -233,6 +233,9 @@ struct HashedInputs<'a> {
     /// The same of the joined sources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     joined_keys: Vec<(&'a [String], Option<&'a str>)>,
+    /// Order of versions that are texts, if any source has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text_versions: Option<u32>,
 }
 
 /// Hash of all that goes into a dataset; of its sources at other positions, where some are given.
@@ -255,6 +258,8 @@ pub(super) fn input_hash(
         }
     }
     let (keys, joined_keys) = (keys(sources), keys(joined));
+    let mut read = sources.iter().chain(joined);
+    let has_text = read.any(|source| version_order::text_column(source).is_some());
     let [own, joined, frozen] = match at {
         None => [sources, joined, frozen].map(references),
         Some(at) => at.map(|at| at.iter().collect()),
@@ -270,6 +275,7 @@ pub(super) fn input_hash(
         expect,
         keys,
         joined_keys,
+        text_versions: has_text.then_some(version_order::ORDER),
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

@@ -21,6 +21,7 @@ mod splits;
 mod sql;
 mod tokens;
 mod train_values;
+mod transparency;
 mod traps;
 mod warned;
 mod windows;

@@ -50,23 +50,23 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
-    /// Transforms a batch of `split`. `document` is the column of documents; hashes are empty unless the rows `is_hashed`.
+    /// Transforms a batch of `split`. `document` is the column of documents; `hashed` has the columns of images and texts if
+    /// the rows are hashed.
     fn apply(
         &self,
         split: Split,
         Ordered { rows, numbers }: Ordered,
         document: Option<&str>,
-        is_hashed: bool,
+        hashed: Option<&[String]>,
     ) -> Result<TransformedBatch, Error> {
         let applied = match split {
             Split::Train => self.transform.apply_train(&rows, &numbers)?,
             _ => self.transform.apply_beside(&rows, &numbers)?,
         };
         let encoded = self.encoded(&rows, document)?;
-        let hashes = match is_hashed {
-            true => hashes_of(&self.transform, &rows, &numbers, &applied),
-            false => Vec::new(),
-        };
+        let hashes = hashed.map_or_else(Vec::new, |contents| {
+            hashes_of(&self.transform, (&rows, contents), &numbers, &applied)
+        });
         Ok((rows, applied, encoded, hashes))
     }
 
@@ -286,7 +286,8 @@ impl Build<'_> {
         // A profile looks at them once more.
         let is_last = !self.spec.config.profile;
         let text = self.spec.document().map(|text| text.column.as_str());
-        let is_hashed = equal.is_asked();
+        let contents = || self.spec.payloads().map(|content| content.column.clone());
+        let hashed: Option<Arc<[String]>> = equal.is_asked().then(|| contents().collect());
         let applied = staged
             .ordered(split, shuffle, is_last)
             .await?
@@ -294,8 +295,10 @@ impl Build<'_> {
             .map_ok(|ordered| {
                 let fitted = Arc::clone(fitted);
                 let text = text.map(str::to_owned);
+                let hashed = hashed.clone();
                 async move {
-                    let work = move || fitted.apply(split, ordered, text.as_deref(), is_hashed);
+                    let work =
+                        move || fitted.apply(split, ordered, text.as_deref(), hashed.as_deref());
                     let joined = tokio::task::spawn_blocking(work).await;
                     joined?
                 }

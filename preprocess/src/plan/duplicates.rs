@@ -13,13 +13,17 @@ use crate::{
     schema::{dataset_spec::DatasetSpec, reject_reason, system_columns},
 };
 
-/// Hash and origin of all rows, duplicates included, if duplicates are dropped.
+/// Hash and origin of all rows with a content, duplicates included, if duplicates are dropped.
 pub(super) fn all_copies(rows: &DataFrame, spec: &DatasetSpec) -> Result<Option<DataFrame>, Error> {
     if spec.config.dedup != DedupMode::Exact {
         return Ok(None);
     }
     let columns = [system_columns::HASH, system_columns::ORIGIN].map(ident);
-    Ok(Some(rows.clone().select(columns)?))
+    let rows = match has_no_content(spec) {
+        Some(has_none) => rows.clone().filter(has_none.is_not_true())?,
+        None => rows.clone(),
+    };
+    Ok(Some(rows.select(columns)?))
 }
 
 /// All images with their content hashes and targets, where copies are dropped whatever their targets are.
@@ -74,17 +78,21 @@ pub(super) fn hold_out_frozen(
 }
 
 fn one_of_each_content(rows: DataFrame, spec: &DatasetSpec) -> Result<DataFrame, Error> {
+    let has_none = has_no_content(spec);
     match spec.conflicts() {
-        Some((target, how)) => conflicts::settled(rows, target, how),
-        None => first_of_each_content(rows, spec.image().is_some()),
+        Some(conflicts) => conflicts::settled(rows, conflicts, has_none),
+        None => first_of_each_content(rows, has_none),
     }
 }
 
 /// Of the rows with one content keeps the one with the smallest origin that can be used, else that with the smallest
-/// origin: columns beside the content may set one aside and not the other. Rows without an image file are duplicates of
-/// nothing, where rows `have_images`. The engine sorts by hash, then by these, spilling where it must, so the choice depends
-/// neither on memory nor on partitions.
-fn first_of_each_content(rows: DataFrame, have_images: bool) -> Result<DataFrame, Error> {
+/// origin: columns beside the content may set one aside and not the other. Rows for which `has_no_content` is true are
+/// duplicates of nothing. The engine sorts by hash, then by these, spilling where it must, so the choice depends neither on
+/// memory nor on partitions.
+fn first_of_each_content(
+    rows: DataFrame,
+    has_no_content: Option<Expr>,
+) -> Result<DataFrame, Error> {
     const COPY: &str = "_copy";
     let names: Vec<Expr> = rows
         .schema()
@@ -103,15 +111,22 @@ fn first_of_each_content(rows: DataFrame, have_images: bool) -> Result<DataFrame
         .build()?
         .alias(COPY);
     let is_first = ident(COPY).eq(lit(1u64));
-    let is_kept = match have_images {
-        true => is_first.or(has_no_image()),
-        false => is_first,
+    let is_kept = match has_no_content {
+        Some(has_none) => is_first.or(has_none),
+        None => is_first,
     };
     Ok(rows.window(vec![rank])?.filter(is_kept)?.select(names)?)
 }
 
-/// True for rows that are rejected for their image before any is decoded.
-fn has_no_image() -> Expr {
-    let reason = format!("{{\"reason\":\"{}\"%", reject_reason::NOT_AN_IMAGE);
-    ident(system_columns::REJECT).like(lit(reason))
+/// True for rows that are rejected for their image, before any is decoded, or for a document that is missing; nothing where
+/// rows have neither.
+fn has_no_content(spec: &DatasetSpec) -> Option<Expr> {
+    let rejected_for = |reason: &str| {
+        let reason = format!("{{\"reason\":\"{reason}\"%");
+        ident(system_columns::REJECT).like(lit(reason))
+    };
+    let image = spec.image().map(|_| reject_reason::NOT_AN_IMAGE);
+    let text = spec.document().map(|_| reject_reason::NO_TEXT);
+    let reasons = image.into_iter().chain(text);
+    reasons.map(rejected_for).reduce(Expr::or)
 }

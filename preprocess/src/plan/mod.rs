@@ -22,7 +22,10 @@ use crate::{
     Error,
     operators::{
         coerce::NanSeen,
-        dedup::{conflicts, near},
+        dedup::{
+            conflicts::{self, LabelConflicts},
+            near,
+        },
     },
     schema::dataset_spec::DatasetSpec,
     source::landing_zone::Landed,
@@ -49,6 +52,8 @@ pub(crate) struct FrameNotes {
     pub(crate) nan: NanSeen,
     /// All images with their content hashes and targets, where copies are dropped whatever their targets are.
     pub(crate) labelled: Option<DataFrame>,
+    /// Clusters of near-duplicates with several targets, where one row of each is kept.
+    pub(crate) near_conflicts: LabelConflicts,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -66,7 +71,8 @@ pub(crate) async fn frame(
     let labelled = labelled_images(&rows, spec)?;
     let rows = drop_duplicates(session, rows, spec, with_copies)?;
     let rows = hold_out_frozen(rows, frozen, spec)?;
-    let (rows, near_dup) = drop_near_duplicates(session, rows, near_dup).await?;
+    let (rows, found) = drop_near_duplicates(session, rows, spec, near_dup).await?;
+    let (near_dup, near_conflicts) = found.unzip();
     let count = count_for_range(&rows, spec).await?;
     let rows = add_series_features(session, rows, spec)?;
     let rows = split_by_time(rows, spec).await?;
@@ -78,6 +84,7 @@ pub(crate) async fn frame(
         conflicts,
         nan,
         labelled,
+        near_conflicts: near_conflicts.unwrap_or_default(),
     };
     Ok(Frame {
         rows,
@@ -98,15 +105,17 @@ async fn count_conflicts(
     Ok(Some(found.counts))
 }
 
-/// Drops near-duplicates or puts them in one split, and counts them.
+/// Drops near-duplicates or puts them in one split, and counts them and those with several targets.
 async fn drop_near_duplicates(
     session: &SessionContext,
     rows: DataFrame,
+    spec: &DatasetSpec,
     near_dup: Option<&near::Pass<'_>>,
-) -> Result<(DataFrame, Option<NearDupCounts>), Error> {
+) -> Result<(DataFrame, Option<(NearDupCounts, LabelConflicts)>), Error> {
     let Some(pass) = near_dup else {
         return Ok((rows, None));
     };
-    let (rows, found) = pass.run(session, rows).await?;
-    Ok((rows, Some(found)))
+    let target = spec.target.as_ref().map(|target| target.column.as_str());
+    let (rows, counts, conflicts) = pass.run(session, rows, target).await?;
+    Ok((rows, Some((counts, conflicts))))
 }

@@ -327,14 +327,6 @@ impl VersionColumns<'_> {
         quality.over(vec![judged, self.landed(&payload.column)])
     }
 
-    fn judged_number(&self, name: &str) -> Judged {
-        let mut columns = self.schema.columns.iter();
-        match columns.find(|column| column.name == name) {
-            Some(column) if column.r#type == ColumnType::Decimal => Judged::Decimal,
-            _ => Judged::Number,
-        }
-    }
-
     /// Landed columns that are checked: contents, targets, then numeric features.
     fn judged_columns(&self) -> impl Iterator<Item = (String, Judged)> {
         let target = self.spec.targets();
@@ -346,7 +338,7 @@ impl VersionColumns<'_> {
         let inputs = self.spec.landed_inputs();
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
-            .map(|c| (c.name.clone(), self.judged_number(&c.name)));
+            .map(|c| (c.name.clone(), Judged::Number));
         let contents = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
                 ContentKind::Image if payload.images.is_some() => Judged::DecodedImage,

@@ -19,7 +19,7 @@ pub(crate) const UNLISTED_CLASS: &str = "unlisted_class";
 pub(crate) const INTEGER_TOO_LARGE: &str = "integer_too_large";
 /// The image is missing, or its file is none.
 pub(crate) const NOT_AN_IMAGE: &str = "not_an_image";
-/// The document is missing or empty.
+/// The document is missing, empty or blank.
 pub(crate) const NO_TEXT: &str = "no_text";
 /// The document has more characters than a row may have.
 pub(crate) const DOCUMENT_TOO_LONG: &str = "document_too_long";

@@ -14,7 +14,10 @@ use feedline_storage::Store;
 
 use crate::{
     Error, Fault,
-    operators::{content_column::document_fault, document},
+    operators::{
+        content_column::{document_fault, prompt_fault},
+        document,
+    },
     shards::manifest::tokenizer_path,
     tokenizer::Tokenizer,
     transform::Characters,
@@ -127,7 +130,8 @@ impl TextEncoder {
     /// # Errors
     /// The reason why it is no document, or has no ids.
     pub fn encode(&self, text: Option<&str>) -> Result<EncodedText, Fault> {
-        let mut encoded = self.encoded(text, &format!("column `{}`", self.column))?;
+        let name = format!("column `{}`", self.column);
+        let mut encoded = self.encoded(text, &name, document_fault)?;
         encoded.ids.extend(self.end());
         Ok(encoded)
     }
@@ -137,13 +141,18 @@ impl TextEncoder {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_prompt(&self, text: &str) -> Result<EncodedText, Fault> {
-        self.encoded(Some(text), "the prompt")
+        self.encoded(Some(text), "the prompt", prompt_fault)
     }
 
-    /// Encodes a text, which errors call `name`.
-    fn encoded(&self, text: Option<&str>, name: &str) -> Result<EncodedText, Fault> {
+    /// Encodes a text, which errors call `name`, unless it has a `fault`.
+    fn encoded(
+        &self,
+        text: Option<&str>,
+        name: &str,
+        fault: fn(Option<&str>) -> Option<(&'static str, String)>,
+    ) -> Result<EncodedText, Fault> {
         let prepared = text.map(|text| self.prepare(text));
-        if let Some((reason, found)) = document_fault(prepared.as_deref()) {
+        if let Some((reason, found)) = fault(prepared.as_deref()) {
             let detail = match found.is_empty() {
                 true => format!("{name} is empty or missing"),
                 false => format!("{name} has {found}"),

@@ -22,9 +22,12 @@ pub(crate) fn are_many(duplicates: u64, rows: u64) -> bool {
 
 /// Parts that rows dropped as duplicates have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EqualParts {
-    /// All columns.
-    Columns,
+pub(crate) enum EqualParts<'a> {
+    /// All columns but those that the configuration ignores, and but the target if `dataset.conflicts` chooses one.
+    Columns {
+        ignored: &'a [String],
+        has_conflicts: bool,
+    },
     /// The document, whatever other columns hold.
     Document,
     /// The bytes of the image.
@@ -33,11 +36,44 @@ pub(crate) enum EqualParts {
     ImagePixels,
 }
 
-impl EqualParts {
+impl EqualParts<'_> {
+    /// Columns that are not compared, as a message names them, with the key that changes them and how; none if all columns are
+    /// compared.
+    fn exceptions(self) -> Option<(String, &'static str, &'static str)> {
+        const IGNORE: &str = "dataset.dedup_ignore";
+        let Self::Columns {
+            ignored,
+            has_conflicts,
+        } = self
+        else {
+            return None;
+        };
+        let names: Vec<&str> = ignored.iter().map(String::as_str).collect();
+        let listed = listed(&names, "`");
+        match (ignored, has_conflicts) {
+            ([], false) => None,
+            ([], true) => Some((
+                "the target (`dataset.conflicts`)".to_owned(),
+                "dataset.conflicts",
+                "remove `dataset.conflicts`",
+            )),
+            (_, false) => Some((
+                format!("{listed} (`{IGNORE}`)"),
+                IGNORE,
+                "list fewer columns in `dataset.dedup_ignore`",
+            )),
+            (_, true) => Some((
+                format!("{listed} (`{IGNORE}`) and the target (`dataset.conflicts`)"),
+                IGNORE,
+                "list fewer columns in `dataset.dedup_ignore`, or remove `dataset.conflicts`",
+            )),
+        }
+    }
+
     /// Reason for dropping a row, the noun with its article, and another remedy.
     const fn describe(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Columns => ("they equal another row in every column", "a row", ""),
+            Self::Columns { .. } => ("they equal another row in every column", "a row", ""),
             Self::Document => (
                 "their document equals that of another row, whatever their other columns hold",
                 "a document",
@@ -57,26 +93,36 @@ impl EqualParts {
     }
 }
 
-/// Warns of `dropped` duplicates among `rows`, dropped by default. `sample` describes a row that has some.
+/// Warns of `dropped` duplicates among `rows`. `sample` describes a row that has some.
 pub(crate) fn duplicates_dropped(
     (dropped, rows): (u64, u64),
-    equal: EqualParts,
+    equal: EqualParts<'_>,
     sample: Option<&str>,
 ) -> Option<Warning> {
+    if !are_many(dropped, rows) {
+        return None;
+    }
     let sample = sample.map_or_else(String::new, |sample| format!(", such as {sample}"));
     let (reason, one, remedy) = equal.describe();
     let noun = one.rsplit(' ').next().unwrap_or(one);
-    are_many(dropped, rows).then(|| {
+    let start = format!(
+        "{dropped} of {rows} rows ({}) were dropped since {reason}",
+        percent(dropped, rows)
+    );
+    let Some((columns, key, change)) = equal.exceptions() else {
         let message = format!(
-            "{dropped} of {rows} rows ({}) were dropped since {reason}{sample}; where equal {noun}s are different observations, keep \
-             them with `dataset.dedup = \"none\"`: all copies of {one} are then in one split{remedy}",
-            percent(dropped, rows)
+            "{start}{sample}; where equal {noun}s are different observations, keep them with `dataset.dedup = \"none\"`: all \
+             copies of {one} are then in one split{remedy}"
         );
-        warning(DUPLICATES_DROPPED, "dataset.dedup", message)
-    })
+        return Some(warning(DUPLICATES_DROPPED, "dataset.dedup", message));
+    };
+    let message = format!(
+        "{start} but {columns}{sample}; where such rows are different observations, {change}"
+    );
+    Some(warning(DUPLICATES_DROPPED, key, message))
 }
 
-/// Code of a warning about copies of images with other targets.
+/// Code of a warning about copies of images, and near-duplicates, with other targets.
 const LABELS_DIFFER: &str = "labels_differ";
 
 /// Warns of images whose copies have other values of `target`. `sample` names one.
@@ -91,6 +137,26 @@ pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) 
             counted(rows, "row")
         );
         warning(LABELS_DIFFER, "dataset.dedup", message)
+    })
+}
+
+/// Warns of clusters of near-duplicates with several values of `target`. `sample` names one.
+pub(crate) fn near_labels_differ(
+    counts: ConflictCounts,
+    target: &str,
+    sample: &str,
+) -> Option<Warning> {
+    let ConflictCounts { contents, rows } = counts;
+    (contents > 0).then(|| {
+        let have = if contents == 1 { "has" } else { "have" };
+        let message = format!(
+            "{} of near-duplicates, in {}, {have} different values of `{target}`{sample}; of each cluster the row that landed first \
+             is kept, and the values of the others are lost: correct the labels, keep all rows with `dataset.near_dup.keep = \
+             \"all\"`, which puts each cluster in one split, or raise `dataset.near_dup.threshold`",
+            counted(contents, "cluster"),
+            counted(rows, "row")
+        );
+        warning(LABELS_DIFFER, "dataset.near_dup.keep", message)
     })
 }
 

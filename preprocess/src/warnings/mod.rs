@@ -11,6 +11,7 @@ pub(crate) mod classes;
 mod duplicates;
 mod features;
 mod gaps;
+mod images;
 mod joins;
 mod keys;
 mod leaks;
@@ -20,6 +21,7 @@ mod mixed_types;
 pub(crate) mod precision;
 mod sizes;
 mod spelling;
+mod versions;
 pub(crate) mod zone;
 
 pub(crate) use self::{
@@ -29,13 +31,14 @@ pub(crate) use self::{
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
         EqualParts, are_many, duplicates_dropped, equal_as_read, equal_rows, labels_differ,
-        left_at_landing,
+        left_at_landing, near_labels_differ,
     },
     features::{
         NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, of_transform, why_no_feature,
         without_train_values,
     },
     gaps::long_steps,
+    images::transparent_images,
     joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
@@ -44,6 +47,7 @@ pub(crate) use self::{
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
+    versions::{VersionTexts, version_is_text},
     zone::{RepeatedHour, repeated_hour},
 };
 

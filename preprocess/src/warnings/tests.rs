@@ -5,6 +5,7 @@ use feedline_schemas::manifest::{ConflictCounts, Split};
 use super::{
     EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ,
     message::{first_of, toml_string},
+    near_labels_differ,
     spelling::{alike, is_number, remedy},
     target_leakage, unknown_categories,
 };
@@ -101,12 +102,70 @@ fn images_with_several_labels_are_counted_in_singular_and_plural() {
 }
 
 #[test]
+fn near_duplicates_with_several_labels_are_counted_in_singular_and_plural() {
+    for (contents, rows, start) in [
+        (
+            1,
+            2,
+            "1 cluster of near-duplicates, in 2 rows, has different values of `y`",
+        ),
+        (
+            3,
+            7,
+            "3 clusters of near-duplicates, in 7 rows, have different values of `y`",
+        ),
+    ] {
+        let found = near_labels_differ(ConflictCounts { contents, rows }, "y", "").unwrap();
+        assert!(found.message.starts_with(start), "{found:?}");
+    }
+    assert_eq!(near_labels_differ(ConflictCounts::default(), "y", ""), None);
+}
+
+#[test]
 fn one_per_cent_of_duplicates_is_not_yet_many() {
     assert!(!are_many(0, 0));
     assert!(!are_many(10, 1000));
     assert!(are_many(11, 1000));
-    let dropped = duplicates_dropped((10, 1000), EqualParts::Columns, None);
-    assert_eq!(dropped, None);
+    assert_eq!(
+        duplicates_dropped((10, 1000), EqualParts::Document, None),
+        None
+    );
+}
+
+#[test]
+fn columns_that_are_not_compared_are_named_with_the_dropped_duplicates() {
+    let ignored = ["id".to_owned(), "at".to_owned()];
+    for (ignored, has_conflicts, part, key) in [
+        (
+            &ignored[..],
+            false,
+            "in every column but `id`, `at` (`dataset.dedup_ignore`); where",
+            "dataset.dedup_ignore",
+        ),
+        (
+            &ignored[..1],
+            true,
+            "but `id` (`dataset.dedup_ignore`) and the target (`dataset.conflicts`); where",
+            "dataset.dedup_ignore",
+        ),
+        (
+            &ignored[..0],
+            true,
+            "in every column but the target (`dataset.conflicts`); where",
+            "dataset.conflicts",
+        ),
+    ] {
+        let equal = EqualParts::Columns {
+            ignored,
+            has_conflicts,
+        };
+        let found = duplicates_dropped((641, 700), equal, None).unwrap();
+        assert_eq!(found.key.as_deref(), Some(key));
+        assert!(
+            found.message.starts_with("641 of 700 rows (91.6 %)") && found.message.contains(part),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]

@@ -133,22 +133,23 @@ pub struct DatasetConfig {
     pub thousands_separator: Option<char>,
     /// `exact` (default): of rows with equal content, the first landed is kept. Cells are compared
     /// as they landed, before `null_values` and `missing_values`. A warning reports a build that
-    /// drops more than 1 % of its rows as duplicates. `none`: all landed rows are kept, for tables
-    /// where equal rows are different observations. A source drops equal records before they land,
-    /// unless its `batch.dedup_window` is 0, the default of sources with `type = "files"`. With a
-    /// split by content, all duplicates of a row are in one split, so the splits may miss their
-    /// fractions.
+    /// drops more than 1 % of its rows as duplicates, unless a source has a `key`: older versions
+    /// of its records are expected and are counted with them. `none`: all landed rows are kept, for
+    /// tables where equal rows are different observations. A source drops equal records before they
+    /// land, unless its `batch.dedup_window` is 0, the default of sources with `type = "files"`.
+    /// With a split by content, all duplicates of a row are in one split, so the splits may miss
+    /// their fractions.
     pub dedup: DedupMode,
-    /// `rows`: columns that are not part of the content, such as an id or the time at which a
-    /// record was read. Rows that differ only in these columns are duplicates. The columns are
-    /// otherwise used like all others. List columns whose values differ in every record, because
+    /// `rows` and `multi`: columns that are not part of the content, such as an id or the time at
+    /// which a record was read. Rows that differ only in these columns are duplicates. The columns
+    /// are otherwise used like all others. List columns whose values differ in every record, because
     /// otherwise no duplicate is found. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dedup_ignore: Vec<String>,
-    /// `rows`: treatment of rows that are equal except for the target: `first`, `majority` or
-    /// `drop`. Set it where an item may have been labelled twice: such rows then have one content,
-    /// which is in one split and counts once. Default: the target is part of the content, so each
-    /// of them is a separate row, and they may be in several splits.
+    /// `rows` and `multi`: treatment of rows that are equal except for the target: `first`,
+    /// `majority` or `drop`. Set it where an item may have been labelled twice: such rows then have
+    /// one content, which is in one split and counts once. Default: the target is part of the
+    /// content, so each of them is a separate row, and they may be in several splits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<Conflicts>,
     /// Preparation of documents before they are compared, split and tokenized. Absent: documents
@@ -220,9 +221,9 @@ pub enum DatasetKind {
     Tokens,
     /// An image, a text as token ids, and numbers computed from the other columns, if there are
     /// any. A `multi` model predicts a target from all of them. A row without its image or text is
-    /// rejected. Rows are duplicates if all of their columns are equal. Rows that share an image
-    /// share a split if `image.duplicates` is `pixels` or `perceptual`, or if the image column is
-    /// the `split.key`.
+    /// rejected. Rows are duplicates if all of their columns are equal, apart from those in
+    /// `dedup_ignore`. Rows that share an image share a split if `image.duplicates` is `pixels` or
+    /// `perceptual`, or if the image column is the `split.key`.
     Multi,
 }
 

@@ -144,11 +144,12 @@ pub struct CutCounts {
 pub struct JoinCounts {
     /// The source that was joined on.
     pub source: Name,
-    /// Rows of the dataset that found a row of it.
+    /// Rows of the dataset that found a row of it. Rows that an earlier join rejects or drops do not
+    /// count.
     pub matched: u64,
-    /// Rows of the dataset that found none.
+    /// Rows of the dataset that found none, without those of earlier joins.
     pub unmatched: u64,
-    /// Rows of the source that no row of the dataset asked for.
+    /// Rows of the source that no row of the dataset found.
     pub unused: u64,
 }
 

@@ -22,7 +22,7 @@ use datafusion::{
     prelude::DataFrame,
 };
 use feedline_schemas::{
-    config::{Conflicts, DatasetConfig, DedupMode},
+    config::{Conflicts, DatasetConfig, DatasetKind, DedupMode},
     manifest::ConflictCounts,
 };
 use futures::TryStreamExt;
@@ -49,9 +49,9 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
         ("dataset.conflicts", config.conflicts.is_some()),
     ];
     for (key, _) in given.into_iter().filter(|(_, given)| *given) {
-        let reason = if !config.kind.is_rows() {
-            "it belongs to a dataset of rows: images and documents are compared by their content, not by other columns; \
-             remove this key"
+        let reason = if !compares_columns(config) {
+            "it is for `dataset.kind = \"rows\"` and `\"multi\"`: images and documents are compared by their content, not by \
+             other columns; remove this key"
         } else if config.dedup == DedupMode::None {
             "duplicates are kept, as `dataset.dedup` is `none`; remove one of the two"
         } else {
@@ -78,6 +78,11 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
         return Err(Error::config("dataset.dedup_ignore", reason));
     }
     Ok(())
+}
+
+/// Returns true if rows are duplicates for all of their columns, not for one image or document alone.
+pub(crate) fn compares_columns(config: &DatasetConfig) -> bool {
+    matches!(config.kind, DatasetKind::Rows | DatasetKind::Multi)
 }
 
 /// Returns true if column `name` is part of the content that makes rows duplicates.
@@ -182,11 +187,15 @@ pub(crate) async fn count(
     Ok(found)
 }
 
-/// Of the rows with one content the one that `how` chooses by column `target`.
+/// Of the rows with one content the one that `how` chooses by column `target`, and those for which `has_no_content` is true.
 ///
 /// # Errors
 /// Failures of the engine.
-pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<DataFrame, Error> {
+pub(crate) fn settled(
+    rows: DataFrame,
+    (target, how): (&str, Conflicts),
+    has_no_content: Option<Expr>,
+) -> Result<DataFrame, Error> {
     const COPY: &str = "_copy";
     const WEIGHT: &str = "_weight";
     let names: Vec<String> = rows
@@ -246,9 +255,14 @@ pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<D
             (name, _) => ident(name),
         })
         .collect();
+    let is_chosen = ident(COPY).eq(lit(1u64));
+    let is_kept = match has_no_content {
+        Some(has_none) => is_chosen.or(has_none),
+        None => is_chosen,
+    };
     Ok(weighed
         .window(vec![place])?
-        .filter(ident(COPY).eq(lit(1u64)))?
+        .filter(is_kept)?
         .select(columns)?)
 }
 

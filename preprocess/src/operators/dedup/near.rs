@@ -9,6 +9,7 @@ mod compare;
 mod compared_column;
 mod frozen_texts;
 mod judge;
+mod label_conflicts;
 
 use std::sync::Arc;
 
@@ -27,7 +28,10 @@ use feedline_schemas::{
 use crate::{
     Error,
     engine::{scalar_function::RowFunction, scratch::Scratch},
-    operators::text::near::{Clusters, Member, Signer},
+    operators::{
+        dedup::conflicts::LabelConflicts,
+        text::near::{Clusters, Member, Signer},
+    },
     pass_progress::PassProgress,
     schema::system_columns,
     source::{landing_zone::Landed, parquet_scan::ParquetFiles},
@@ -54,12 +58,14 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The rows without near-duplicates, or with clusters in one split, and what was found.
+    /// The rows without near-duplicates, or with clusters in one split, their counts, and clusters with several values in column
+    /// `target` of which one is kept.
     pub(crate) async fn run(
         &self,
         session: &SessionContext,
         rows: DataFrame,
-    ) -> Result<(DataFrame, NearDupCounts), Error> {
+        target: Option<&str>,
+    ) -> Result<(DataFrame, NearDupCounts, LabelConflicts), Error> {
         let comparison = Comparison::new(self.near, self.scratch, "near")?;
         let frozen = self.take_frozen(session, &comparison).await?;
         let schema: SchemaRef = Arc::new(rows.schema().as_arrow().clone());
@@ -77,7 +83,16 @@ impl Pass<'_> {
         let clusters = comparison.clusters().await?;
         self.check_chains(&clusters)?;
         let counts = self.counts(&clusters, frozen);
-        Ok((self.judged(rows, clusters)?, counts))
+        let judgement = Arc::new(self.judgement(clusters));
+        let target = target.filter(|_| self.near.config.keep != NearDupKeep::All);
+        let conflicts = match target {
+            Some(target) => {
+                let found = label_conflicts::count(rows.clone(), target, &judgement);
+                Box::pin(found).await?
+            }
+            None => LabelConflicts::default(),
+        };
+        Ok((self.judged(rows, judgement)?, counts, conflicts))
     }
 
     /// Adds the frozen documents; returns how many there are.
@@ -182,15 +197,20 @@ impl Pass<'_> {
         }
     }
 
-    /// `rows` with what the clusters say about them.
-    fn judged(&self, rows: DataFrame, clusters: Clusters) -> Result<DataFrame, Error> {
+    /// The meaning of `clusters` for the rows.
+    fn judgement(&self, clusters: Clusters) -> Judgement {
         let frozen = self.frozen.iter().map(|f| f.reference.name.clone());
-        let found = Found(Arc::new(Judgement::new(
+        Judgement::new(
             clusters,
             self.near.config.keep,
             self.near.landed.clone(),
             [self.names.to_vec(), frozen.collect()],
-        )));
+        )
+    }
+
+    /// `rows` with what the clusters say about them.
+    fn judged(&self, rows: DataFrame, judgement: Arc<Judgement>) -> Result<DataFrame, Error> {
+        let found = Found(judgement);
         let columns = rows.schema().fields().iter().map(|field| {
             let name = field.name();
             let cell = vec![ident(name), ident(system_columns::ORIGIN)];

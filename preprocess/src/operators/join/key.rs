@@ -63,11 +63,19 @@ impl RowFunction for Missed {
     const RETURNS: DataType = DataType::Utf8;
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> Result<ArrayRef> {
-        let (own, partners) = (columns[0].as_string::<i32>(), &columns[1]);
-        let missed = own
-            .iter()
-            .enumerate()
-            .map(|(row, key)| partners.is_null(row).then(|| key.unwrap_or_default()));
+        // The planner evaluates predicates with columns of the type null.
+        let (own, absent) = (
+            columns[0].as_string_opt::<i32>(),
+            columns[1].logical_nulls(),
+        );
+        let key = |row| {
+            own.filter(|own| own.is_valid(row))
+                .map(|own| own.value(row))
+        };
+        let missed = (0..columns[0].len()).map(|row| {
+            let is_absent = absent.as_ref().is_some_and(|absent| absent.is_null(row));
+            is_absent.then(|| key(row).unwrap_or_default())
+        });
         Ok(Arc::new(missed.collect::<StringArray>()))
     }
 }

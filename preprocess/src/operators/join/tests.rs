@@ -443,3 +443,31 @@ async fn a_join_can_use_what_an_earlier_one_brought_and_all_sources_are_recorded
     let report = build(&pipeline, &context).await.unwrap();
     assert_eq!((report.up_to_date, report.joins[1].unused), (false, 1));
 }
+
+#[tokio::test]
+async fn rows_that_a_join_leaves_out_do_not_count_in_later_joins() {
+    for (rule, expected) in [
+        ("reject", (270, 0, 30)),
+        ("drop", (270, 0, 30)),
+        ("null", (300, 0, 0)),
+    ] {
+        let root = both().await;
+        let mut levels = LandingZone::new(&root, "c", &[("id", Int64), ("level", Int64)]);
+        let level = |i: i64| vec![json!(i), json!(i % 4)];
+        levels.batch(&(0..300).map(level).collect::<Vec<_>>()).await;
+        let joins = format!(
+            "max_reject_fraction = 0.2\njoin = [{{ source = \"b\", left = \"path\", right = \"file\", match = \"name\", \
+             unmatched = \"{rule}\" }}, {{ source = \"c\", left = \"y\", right = \"id\" }}]\n"
+        );
+        let pipeline = pipeline_of(&["a", "b", "c"], &format!("{BASE}{joins}"));
+        let (context, _scratch) = context(&root, 2);
+        let report = build(&pipeline, &context).await.unwrap();
+        let JoinCounts {
+            matched,
+            unmatched,
+            unused,
+            ..
+        } = report.joins[1];
+        assert_eq!((matched, unmatched, unused), expected, "{rule}");
+    }
+}

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+    array::{Array, ArrayRef, AsArray, BinaryArray, Float64Array, RecordBatch, StringArray},
     datatypes::Float64Type,
 };
 use feedline_schemas::{
@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     Error, Transform,
-    operators::{dedup::conflicts, split::code},
+    operators::{dedup::conflicts, images::Images, split::code},
     pipeline::prepare::Build,
     shards::audit::suspects,
     staging::Matrix,
@@ -94,15 +94,16 @@ impl EqualRows {
 /// Rows whose cells are put beside one another at a time.
 const TILE: usize = 64;
 
-/// Hashes of the inputs of the rows of a batch, before any step, and of their target. What a step makes equal is not equal here:
-/// a filled cell differs from one that landed with the value, and so do two cells beyond a cap.
+/// Hashes of the inputs of the rows of a batch, before any step, of their images and texts in the columns `contents`, and of
+/// their target. What a step makes equal is not equal here: a filled cell differs from one that landed with the value, and so do
+/// two cells beyond a cap.
 pub(in crate::pipeline) fn hashes_of(
     transform: &Transform,
-    rows: &RecordBatch,
+    (rows, contents): (&RecordBatch, &[String]),
     numbers: &Matrix,
     applied: &Applied,
 ) -> Vec<u64> {
-    let inputs = InputsBeside::of(transform, rows, numbers);
+    let inputs = InputsBeside::of(transform, (rows, contents), numbers);
     let width = inputs.floats.len();
     let mut cells = vec![0.0; TILE * width];
     let mut hashes = Vec::with_capacity(rows.num_rows());
@@ -135,23 +136,31 @@ fn seed_of(y: &TargetValues, row: usize) -> u64 {
 struct InputsBeside<'a> {
     floats: Vec<&'a Float64Array>,
     texts: Vec<&'a StringArray>,
+    /// Image files.
+    files: Vec<&'a BinaryArray>,
 }
 
 impl<'a> InputsBeside<'a> {
-    fn of(transform: &Transform, rows: &'a RecordBatch, numbers: &Matrix) -> Self {
+    fn of(
+        transform: &Transform,
+        (rows, contents): (&'a RecordBatch, &[String]),
+        numbers: &Matrix,
+    ) -> Self {
         let inputs = transform.artefact().inputs.iter();
         let beside = inputs.filter(|input| numbers.place(&input.name).is_none());
-        let beside: Vec<&ArrayRef> = beside
-            .filter_map(|input| rows.column_by_name(&input.name))
-            .collect();
+        let names = beside.map(|input| &input.name).chain(contents);
+        let beside: Vec<&ArrayRef> = names.filter_map(|name| rows.column_by_name(name)).collect();
         let floats = beside.iter();
-        let texts = floats.clone();
+        let (texts, files) = (floats.clone(), floats.clone());
         Self {
             floats: floats
                 .filter_map(|column| column.as_primitive_opt::<Float64Type>())
                 .collect(),
             texts: texts
                 .filter_map(|column| column.as_string_opt::<i32>())
+                .collect(),
+            files: files
+                .filter_map(|column| column.as_binary_opt::<i32>())
                 .collect(),
         }
     }
@@ -175,10 +184,18 @@ impl<'a> InputsBeside<'a> {
         if !floats.is_empty() {
             hash = xxh3_64_with_seed(bytemuck::cast_slice(floats), hash);
         }
-        for column in &self.texts {
-            hash = match column.is_valid(row) {
-                true => xxh3_64_with_seed(column.value(row).as_bytes(), hash),
-                false => xxh3_64_with_seed(&[], !hash),
+        let texts = self.texts.iter().map(|column| {
+            let is_there = column.is_valid(row);
+            is_there.then(|| column.value(row).as_bytes())
+        });
+        let files = self.files.iter().map(|column| {
+            let is_there = column.is_valid(row);
+            is_there.then(|| column.value(row))
+        });
+        for cell in texts.chain(files) {
+            hash = match cell {
+                Some(bytes) => xxh3_64_with_seed(bytes, hash),
+                None => xxh3_64_with_seed(&[], !hash),
             };
         }
         hash
@@ -204,14 +221,15 @@ impl UnseenDifferences {
 }
 
 impl Build<'_> {
-    /// Differences of rows that no model sees. None where rows are no rows of numbers alone, or samples are windows of them.
+    /// Differences of rows that no model sees. None where rows are compared by an image or a document alone, or samples are
+    /// windows of them.
     pub(in crate::pipeline) fn unseen_differences(
         &self,
         artefact: &TransformArtefact,
         layout: &Layout,
     ) -> UnseenDifferences {
-        let is_plain = matches!(layout, Layout::Dense { .. }) && self.sequence().is_none();
-        if !is_plain {
+        let has_columns = matches!(layout, Layout::Dense { .. } | Layout::Multi { .. });
+        if !has_columns || self.sequence().is_some() {
             return UnseenDifferences::None;
         }
         let columns = self.unseen_columns(artefact);
@@ -243,7 +261,12 @@ impl Build<'_> {
         let config = &self.spec.config;
         let is_seen = |name: &str| {
             let mut inputs = artefact.inputs.iter();
-            config.is_target(name) || inputs.any(|input| input.name == name)
+            let mut contents = self.spec.payloads();
+            let mut beside = self.spec.images().into_iter().flat_map(Images::beside);
+            config.is_target(name)
+                || inputs.any(|input| input.name == name)
+                || contents.any(|content| content.column == name)
+                || beside.any(|(column, _)| column == name)
         };
         let columns = self.input.columns.iter().filter(|column| {
             column.r#type != ColumnType::Null

@@ -4,7 +4,10 @@
 //! a cell over the number of rows is its fraction of the variance. If that is nearly all of it, a
 //! model cannot distinguish the other rows.
 
+use std::cmp::Ordering;
+
 use feedline_schemas::{
+    count::counted,
     manifest::Split,
     report::Warning,
     transform::{FittedStep, FittedTarget, TransformArtefact},
@@ -27,6 +30,12 @@ const INTEGERS: f64 = 16_777_216.0;
 /// Share of the deviation of a target above which steps of rounding are worth a warning.
 const ROUNDED: f64 = 1e-3;
 
+/// Share of the training rows from which a number at an end of the target's range is repeated.
+const REPEATED: f64 = 0.01;
+
+/// Distance of such a number from all others, in ranges of these, from which it is apart.
+const APART: f64 = 2.0;
+
 /// Key of the steps that warnings advise to change.
 const STEPS: &str = "dataset.step";
 
@@ -39,7 +48,56 @@ pub(in crate::pipeline) struct Extremes {
     /// Of each feature, without its sign.
     features: Vec<f32>,
     /// Lowest and highest number of each target; none without a finite one.
-    targets: Vec<Option<[f32; 2]>>,
+    targets: Vec<Option<Ends>>,
+}
+
+/// Lowest and highest number of a target.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    lowest: End,
+    /// Of the numbers with the other sign.
+    highest: End,
+}
+
+/// The lowest of some numbers.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    number: f32,
+    /// Rows that have it.
+    rows: u64,
+    /// The lowest of the other numbers, if there are any.
+    next: Option<f32>,
+}
+
+impl End {
+    const fn of(number: f32) -> Self {
+        Self {
+            number,
+            rows: 1,
+            next: None,
+        }
+    }
+
+    fn add(&mut self, number: f32) {
+        match number.total_cmp(&self.number) {
+            Ordering::Less => {
+                *self = Self {
+                    next: Some(self.number),
+                    ..Self::of(number)
+                };
+            }
+            Ordering::Equal => self.rows += 1,
+            Ordering::Greater => {
+                self.next = Some(self.next.map_or(number, |next| next.min(number)));
+            }
+        }
+    }
+}
+
+impl Ends {
+    const fn numbers(&self) -> [f32; 2] {
+        [self.lowest.number, -self.highest.number]
+    }
 }
 
 impl Extremes {
@@ -56,8 +114,18 @@ impl Extremes {
         if self.targets.len() <= place {
             self.targets.resize(place + 1, None);
         }
-        let [lowest, highest] = self.targets[place].unwrap_or([y; 2]);
-        self.targets[place] = Some([lowest.min(y), highest.max(y)]);
+        match &mut self.targets[place] {
+            Some(ends) => {
+                ends.lowest.add(y);
+                ends.highest.add(-y);
+            }
+            none => {
+                *none = Some(Ends {
+                    lowest: End::of(y),
+                    highest: End::of(-y),
+                });
+            }
+        }
     }
 
     /// Features with a number whose square is at least `least`, by their names in `standardized`:
@@ -88,9 +156,9 @@ pub(in crate::pipeline) fn warnings(
         dominated = splits[0].beyond(SHARE * rows, &standardized);
     }
     let moments = artefact.targets().zip(targets).zip(&splits[0].targets);
-    dominated.extend(
-        moments.filter_map(|((target, moments), ends)| dominated_target(target, moments, (*ends)?)),
-    );
+    dominated.extend(moments.filter_map(|((target, moments), ends)| {
+        dominated_target(target, moments, ends.as_ref()?.numbers())
+    }));
     let mut far = Vec::new();
     for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
         let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
@@ -99,10 +167,64 @@ pub(in crate::pipeline) fn warnings(
     let dominated = (!dominated.is_empty()).then(|| one_row_is_the_variance(&dominated));
     let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
     let ends = splits[0].targets.iter().zip(targets);
-    let rounded = artefact.targets().zip(ends);
-    let rounded =
-        rounded.filter_map(|(target, (ends, moments))| rounded_target(target, (*ends)?, moments));
-    dominated.into_iter().chain(far).chain(rounded).collect()
+    let of_targets = artefact.targets().zip(ends);
+    let rounded = of_targets.clone().filter_map(|(target, (ends, moments))| {
+        rounded_target(target, ends.as_ref()?.numbers(), moments)
+    });
+    let repeated = of_targets
+        .filter_map(|(target, (ends, moments))| repeated_end(target, ends.as_ref()?, moments));
+    let dominated = dominated.into_iter().chain(far);
+    dominated.chain(rounded).chain(repeated).collect()
+}
+
+/// Warns of a number of a target that many training rows have and that is far below or above all
+/// others, as a number that means a missing value is.
+fn repeated_end(target: &FittedTarget, ends: &Ends, moments: &ExactMoments) -> Option<Warning> {
+    let FittedTarget::Regression {
+        column,
+        scale,
+        offset,
+        ..
+    } = target
+    else {
+        return None;
+    };
+    let (number, rows, [from, to]) = apart(ends, moments.count())?;
+    let shown = |stored: f64| shown(stored * scale + offset);
+    let message = format!(
+        "{} have the target `{column}` = {}, and all others are from {} to {}: such a number often means that the value is \
+         missing; if so, list it in `dataset.missing_values`, and allow such rows to be rejected by `dataset.max_reject_fraction`",
+        counted(rows, "training row"),
+        shown(number),
+        shown(from),
+        shown(to),
+    );
+    Some(Warning::new("target_repeats_extreme", message).with_key("dataset.missing_values"))
+}
+
+/// The lowest or highest number if many of `all` rows have it and it is far from the others, with its
+/// rows and the range of the others.
+fn apart(ends: &Ends, all: u64) -> Option<(f64, u64, [f64; 2])> {
+    let [lowest, highest] = ends.numbers().map(f64::from);
+    let below = ends.lowest.next.map(f64::from);
+    let below = below.map(|next| (lowest, ends.lowest.rows, [next, highest]));
+    let above = ends.highest.next.map(|next| -f64::from(next));
+    let above = above.map(|next| (highest, ends.highest.rows, [lowest, next]));
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    let is_apart = |(number, rows, [from, to]): &(f64, u64, [f64; 2])| {
+        let all = all as f64;
+        let share = *rows as f64 / all;
+        let gap = (from - number).max(number - to);
+        all >= ROWS && (REPEATED..0.5).contains(&share) && to > from && gap > APART * (to - from)
+    };
+    [below, above].into_iter().flatten().find(is_apart)
+}
+
+/// A number that was stored in 32 bits, without digits that rounding has made.
+fn shown(number: f64) -> String {
+    let text = format!("{number:.5e}");
+    text.parse::<f64>()
+        .map_or(text, |number| number.to_string())
 }
 
 fn one_row_is_the_variance(columns: &[String]) -> Warning {
@@ -203,4 +325,56 @@ fn named(names: &[String]) -> String {
         text += &format!(" and {more} more");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message about a target of which `repeated` of 1,000 rows are -200, and the others from 0
+    /// to `largest`.
+    fn warned(repeated: u16, largest: f32) -> Option<String> {
+        let mut extremes = Extremes::default();
+        let mut moments = ExactMoments::default();
+        for row in 0..1000_u16 {
+            let y = match row < repeated {
+                true => -200.0,
+                false => f32::from(row % 11) / 10.0 * largest,
+            };
+            extremes.add_target(0, y);
+            moments.add(f64::from(y));
+        }
+        let target = FittedTarget::Regression {
+            column: "co".to_owned(),
+            mean: 0.0,
+            scale: 1.0,
+            offset: 0.0,
+        };
+        let ends = extremes.targets[0].unwrap();
+        repeated_end(&target, &ends, &moments).map(|warning| warning.message)
+    }
+
+    #[test]
+    fn a_repeated_number_far_from_all_others_may_mean_a_missing_target() {
+        let message = warned(180, 12.0).unwrap();
+        assert!(
+            message.starts_with(
+                "180 training rows have the target `co` = -200, and all others are from 0 to 12:"
+            ),
+            "{message}"
+        );
+        assert_eq!(warned(9, 12.0), None);
+        assert_eq!(warned(600, 12.0), None);
+        assert_eq!(warned(180, 100.0), None);
+    }
+
+    #[test]
+    fn the_ends_of_a_target_count_their_rows() {
+        let mut end = End::of(3.0);
+        for number in [2.0, 5.0, 2.0, 4.0, 1.0, 1.0] {
+            end.add(number);
+        }
+        assert_eq!((end.number.to_bits(), end.rows), (1.0_f32.to_bits(), 2));
+        assert_eq!(end.next.map(f32::to_bits), Some(2.0_f32.to_bits()));
+    }
 }

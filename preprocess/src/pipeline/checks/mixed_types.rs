@@ -64,7 +64,8 @@ impl Build<'_> {
     fn is_compared(&self, column: &MergedColumn) -> bool {
         let config = &self.spec.config;
         let is_read = self.has_use(&column.name) && !config.drop.contains(&column.name);
-        let is_content = config.kind.is_rows() && conflicts::is_content(config, &column.name);
+        let is_content =
+            conflicts::compares_columns(config) && conflicts::is_content(config, &column.name);
         column.r#type == ColumnType::Utf8 && (is_read || is_content)
     }
 }

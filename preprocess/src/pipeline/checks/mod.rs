@@ -10,5 +10,6 @@ pub(super) mod mixed_types;
 pub(super) mod new_rows;
 pub(super) mod repeated_hours;
 pub(super) mod splits;
+pub(super) mod text_versions;
 pub(super) mod train_values;
 pub(super) mod verification;

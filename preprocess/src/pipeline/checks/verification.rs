@@ -104,12 +104,18 @@ impl Build<'_> {
             Rule::Time(time) if has_no_time => time.advice(),
             _ => None,
         };
-        let has_no_key = by_reason.contains_key(reject_reason::MISSING_KEY);
-        advice.unwrap_or_else(|| match has_no_key {
-            true => "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \"own\"`, or \
-                     raise the limit"
-                .to_owned(),
-            false => "correct the source or raise the limit".to_owned(),
+        let has = |reason: &str| by_reason.contains_key(reason);
+        advice.unwrap_or_else(|| {
+            let advice = if has(reject_reason::MISSING_KEY) {
+                "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \
+                 \"own\"`, or raise the limit"
+            } else if has(reject_reason::INTEGER_TOO_LARGE) {
+                "64-bit floats do not hold all integers beyond 2^53: list a column of codes in `dataset.categorical`, or one \
+                 that is no feature in `dataset.drop`, correct the source, or raise the limit"
+            } else {
+                "correct the source or raise the limit"
+            };
+            advice.to_owned()
         })
     }
 

@@ -51,21 +51,30 @@ pub(super) async fn open_rows(
     }
     let scratch = Scratch::claim(&context.scratch)?;
     let mut roots = Vec::new();
-    if let Some(history) = request.history {
+    let has_new = request.rows.as_ref().is_some_and(|rows| !rows.is_empty);
+    // Without any row, there is no table to plan.
+    let is_replaced = |history: &LandedRows| has_new || !history.is_empty;
+    if let Some(history) = request.history.filter(is_replaced) {
         build.replace_history(&history).await?;
         roots.push(history.root);
     }
-    let new = match &request.rows {
+    let new = match request.rows {
         Some(rows) => {
-            let landed = Landed::read(&rows.root, &rows.source, None).await?;
-            check_types(&build.input.columns, &landed)?;
-            check_not_joined(&build.spec.joins, &landed)?;
-            roots.push(rows.root.clone());
-            Some(landed)
+            let new = build.read_new(&rows).await?;
+            roots.push(rows.root);
+            Some(new)
         }
         None => None,
     };
     Box::pin(build.rows_of(new, transform, &request.keep, (scratch, roots))).await
+}
+
+/// New rows of a file.
+struct NewRows {
+    /// Those that have landed, if any.
+    landed: Option<Landed>,
+    /// Number in the file of the row that each batch begins with.
+    starts: Vec<u64>,
 }
 
 impl Build<'_> {
@@ -76,6 +85,11 @@ impl Build<'_> {
                 "the past of such rows comes from the query or the files; leave out `--history`";
             return Err(Error::config("dataset", reason));
         }
+        if history.is_empty {
+            self.input.rows = 0;
+            self.input.sources = Vec::new();
+            return Ok(());
+        }
         let landed = Landed::read(&history.root, &history.source, None).await?;
         check_types(&self.input.columns, &landed)?;
         check_not_joined(&self.spec.joins, &landed)?;
@@ -84,21 +98,41 @@ impl Build<'_> {
         Ok(())
     }
 
+    /// Reads the log of new rows, and checks that they can be read as those that have landed.
+    async fn read_new(&self, rows: &LandedRows) -> Result<NewRows, Error> {
+        let starts = rows.starts.clone();
+        if rows.is_empty {
+            return Ok(NewRows {
+                landed: None,
+                starts,
+            });
+        }
+        let landed = Landed::read(&rows.root, &rows.source, None).await?;
+        check_types(&self.input.columns, &landed)?;
+        check_not_joined(&self.spec.joins, &landed)?;
+        Ok(NewRows {
+            landed: Some(landed),
+            starts,
+        })
+    }
+
     /// Plans the landed rows and the `new` ones as a build does, and starts to read them.
     async fn rows_of(
         mut self,
-        new: Option<Landed>,
+        new: Option<NewRows>,
         transform: Arc<Transform>,
         keep: &[String],
         (scratch, roots): (Scratch, Vec<Store>),
     ) -> Result<SeriesRows, Error> {
-        self.run_query(new.is_some(), &scratch).await?;
+        let is_of_file = new.is_some();
+        self.run_query(is_of_file, &scratch).await?;
+        let (new, starts) = new.map_or((None, Vec::new()), |new| (new.landed, new.starts));
         let new_columns = new.iter().flat_map(|new| &new.generations);
         let new_columns = landed_columns::merge(new_columns.map(|generation| &generation.schema));
         let kept = self.kept_of(keep, &new_columns)?;
         let mut spec = self.spec_of_past(kept.clone()).await?;
         let new_rows = new.as_ref().map_or(0, Landed::rows);
-        let (tables, asked) = self.tables_with(new)?;
+        let (tables, asked) = self.tables_with(new, is_of_file)?;
         if let Some(series) = &mut spec.series {
             let names = tables.iter().map(|table| table.reference.name.to_string());
             Arc::make_mut(series).sources = names.collect();
@@ -111,6 +145,7 @@ impl Build<'_> {
             columns: kept,
             order: self.order_of_past(),
             new_rows,
+            starts,
             scratch,
         };
         Ok(SeriesRows::new(opened, &spec, transform, self.sequence()))
@@ -133,17 +168,22 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The tables of the dataset and the `new` rows, and those of them that get a prediction.
-    fn tables_with(&self, new: Option<Landed>) -> Result<(Vec<Landed>, AskedRows), Error> {
+    /// The tables of the dataset and the `new` rows, and those of them that get a prediction: with
+    /// a file the new rows, even if none of them has landed.
+    fn tables_with(
+        &self,
+        new: Option<Landed>,
+        is_of_file: bool,
+    ) -> Result<(Vec<Landed>, AskedRows), Error> {
         let mut tables = self.tables().to_vec();
-        let asked = match (new, self.sequence()) {
-            (Some(new), _) => {
+        let asked = match (is_of_file, self.sequence()) {
+            (true, _) => {
                 let place = tables.len() as u64;
-                tables.push(new);
+                tables.extend(new);
                 AskedRows::Source(place)
             }
-            (None, Some(sequence)) => AskedRows::Last(sequence.horizon.max(1) as usize),
-            (None, None) => {
+            (false, Some(sequence)) => AskedRows::Last(sequence.horizon.max(1) as usize),
+            (false, None) => {
                 let reason = "a row is predicted by its own columns, too: give a file of the rows to predict";
                 return Err(Error::config("dataset.sequence", reason));
             }

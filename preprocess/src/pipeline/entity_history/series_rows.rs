@@ -65,6 +65,8 @@ pub struct SeriesRows {
     ready_bytes: usize,
     /// New rows that have landed, and that have come by.
     new_rows: (u64, u64),
+    /// Number in the file of the row that each batch of new rows begins with.
+    starts: Vec<u64>,
     rejected_before: u64,
     local_times: Option<LocalNewTimes>,
     _scratch: Scratch,
@@ -81,6 +83,8 @@ impl std::fmt::Debug for SeriesRows {
 /// A row that is given, or may be.
 #[derive(Debug, Default)]
 struct PredictedRow {
+    /// Number of a new row in its file.
+    number: u64,
     x: Vec<f32>,
     fault: Option<Fault>,
     kept: Vec<Option<String>>,
@@ -116,6 +120,8 @@ pub(super) struct OpenedRows {
     pub(super) order: Vec<String>,
     /// New rows that have landed.
     pub(super) new_rows: u64,
+    /// Number in the file of the row that each batch of new rows begins with.
+    pub(super) starts: Vec<u64>,
     pub(super) scratch: Scratch,
 }
 
@@ -151,6 +157,7 @@ impl SeriesRows {
             ready: VecDeque::new(),
             ready_bytes: 0,
             new_rows: (opened.new_rows, 0),
+            starts: opened.starts,
             rejected_before: 0,
             _scratch: opened.scratch,
         }
@@ -305,15 +312,20 @@ impl SeriesRows {
         }
         given.kept = rows.kept.iter().map(|cells| text_of(cells, row)).collect();
         match self.asked {
-            AskedRows::Source(_) => {
-                if let Some(times) = &mut self.local_times {
-                    times.note(self.new_rows.1, &given.kept);
-                }
-                self.new_rows.1 += 1;
-                self.give(given);
-            }
+            AskedRows::Source(_) => self.give_new(given, origin),
             AskedRows::Last(count) => self.hold(given, count),
         }
+    }
+
+    /// Gives a new row with its number in the file.
+    fn give_new(&mut self, mut given: PredictedRow, origin: Origin) {
+        let batch = usize::try_from(origin.sequence().get()).unwrap_or(usize::MAX);
+        given.number = self.starts.get(batch).copied().unwrap_or(0) + origin.row();
+        if let Some(times) = &mut self.local_times {
+            times.note(given.number, &given.kept);
+        }
+        self.new_rows.1 += 1;
+        self.give(given);
     }
 
     /// Holds the last `count` rows of the entity.
@@ -408,6 +420,7 @@ impl SeriesRows {
             batch
                 .bad
                 .extend(given.fault.map(|fault| (batch.rows, fault)));
+            batch.row_numbers.push(given.number);
             batch.target_times.push(given.target_time);
             let [last, season] = given.naive;
             batch.last.push(last);

@@ -153,13 +153,16 @@ impl FullBuild<'_> {
         let alike = Box::pin(build.keys_alike(session)).await?;
         let repeated = Box::pin(build.repeated_hours(session)).await?;
         let nan = Box::pin(build.nan_cells(session, build.tables(), &notes.nan)).await?;
+        let versions = Box::pin(build.text_versions(session)).await?;
         self.warnings.extend(many);
         self.warnings.extend(build.left_at_landing());
         self.warnings.extend(labels);
+        self.warnings
+            .extend(build.near_labels_differ(&notes.near_conflicts));
         self.warnings.extend(split_warnings);
         self.warnings.extend(alike);
         self.warnings.extend(repeated);
-        self.warnings.extend(nan);
+        self.warnings.extend(nan.into_iter().chain(versions));
         self.warnings.extend(staged.texts.iter().cloned());
         let train = rows.rows(Split::Train);
         let without_values = warnings::without_train_values(&fitted.without_values, train);

@@ -54,6 +54,28 @@ async fn texts_of_one_normal_form_are_one_document() {
 }
 
 #[tokio::test]
+async fn rows_without_a_text_are_rejects_and_no_duplicates() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("text", Utf8)]);
+    let mut rows: Vec<Cells> = (0..200).map(|i| vec![json!(format!("text {i}"))]).collect();
+    let none = [Value::Null, json!(""), json!(" \n\t"), json!("\u{a0}")];
+    rows.extend(none.iter().chain(&none).map(|cell| vec![cell.clone()]));
+    zone.batch(&rows).await;
+    for split in [TRAIN, "split = { by = \"key\" }\n"] {
+        for text in ["", "text = {}\n"] {
+            let dataset = format!("{DOCUMENTS}{split}{text}");
+            let report = build_with(&root, &dataset, 2).await.unwrap();
+            let rejected = BTreeMap::from([("no_text".to_owned(), 8)]);
+            assert_eq!(
+                (report.duplicates, report.rejected_by_reason),
+                (0, rejected),
+                "{dataset}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn personal_data_is_out_of_every_shard_and_counted() {
     let root = Store::memory();
     let mut texts: Vec<String> = (0..50)

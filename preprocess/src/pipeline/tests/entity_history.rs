@@ -70,6 +70,7 @@ async fn given(
                 .map(|(row, fault)| (all.rows + row, fault)),
         );
         all.rows += batch.rows;
+        all.row_numbers.extend(batch.row_numbers);
         all.x.extend(batch.x);
         for (all, cells) in all.kept.iter_mut().zip(batch.kept) {
             all.extend(cells);
@@ -89,6 +90,8 @@ async fn landed(root: &Store, name: &str, rows: &[Cells]) -> LandedRows {
     LandedRows {
         root: root.clone(),
         source,
+        starts: Vec::new(),
+        is_empty: false,
     }
 }
 
@@ -375,6 +378,43 @@ async fn new_rows_with_a_time_that_clocks_show_twice_are_warned_of_once() {
     ] {
         assert!(found.message.contains(part), "{}", found.message);
     }
+}
+
+#[tokio::test]
+async fn new_rows_have_their_numbers_in_the_file_and_need_no_past() {
+    let dataset = format!("{SERIES}{ALL}");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS)
+        .batch(&readings(0..20))
+        .await;
+    built(&root, &dataset).await;
+    let new = landed(&root, "new", &readings(20..22)).await;
+    let none = LandedRows {
+        is_empty: true,
+        ..new.clone()
+    };
+    let request = |rows: &LandedRows| SeriesRequest {
+        rows: Some(LandedRows {
+            starts: vec![5],
+            ..rows.clone()
+        }),
+        history: Some(none.clone()),
+        ..SeriesRequest::default()
+    };
+    let (_, found) = Box::pin(given(&root, &dataset, request(&new)))
+        .await
+        .unwrap();
+    let mut numbers = found.row_numbers.clone();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [5, 6, 7, 8]);
+    for (row, number) in found.row_numbers.iter().enumerate() {
+        let who = i64::try_from((number - 5) % 2).unwrap();
+        assert_eq!(who_of(&found, row), who, "{number}");
+    }
+    let (_, found) = Box::pin(given(&root, &dataset, request(&none)))
+        .await
+        .unwrap();
+    assert_eq!(found.rows, 0);
 }
 
 #[tokio::test]

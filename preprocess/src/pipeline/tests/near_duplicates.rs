@@ -321,3 +321,36 @@ async fn keys_that_cannot_be_right_are_named() {
     .await;
     check("near_dup = {}", "dataset.near_dup.column").await;
 }
+
+#[tokio::test]
+async fn near_duplicates_with_other_labels_are_counted_with_the_key_that_keeps_them() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("note", Utf8), ("kind", Utf8)]);
+    let row = |i: u64, changed: u64, kind: &str| vec![json!(document(i, changed)), json!(kind)];
+    let kind = |i: u64| if i.is_multiple_of(2) { "ham" } else { "spam" };
+    let mut rows: Vec<Cells> = (0..120).map(|i| row(i, 0, kind(i))).collect();
+    // Copies of 20 documents have their label, those of 20 others have not, and ten of these are copied again with it.
+    rows.extend((0..120).step_by(6).map(|i| row(i, 1, "ham")));
+    rows.extend((1..120).step_by(6).map(|i| row(i, 1, "ham")));
+    rows.extend((1..120).step_by(12).map(|i| row(i, 2, "spam")));
+    zone.batch(&rows).await;
+    let dataset = "sources = [\"a\"]\nkind = \"multi\"\ntext_column = \"note\"\ntarget = \"kind\"\n\
+                   task = \"classification\"\ntokens = { vocabulary = 257, window = 6 }\n";
+    let mut reports = Vec::new();
+    for (near, partitions) in [("{}", 1), ("{}", 3), ("{ keep = \"all\" }", 2)] {
+        let dataset = format!("{dataset}near_dup = {near}\n");
+        let report = build_with(&root, &dataset, partitions).await.unwrap();
+        let warnings = report.warnings.into_iter();
+        let differ = warnings.filter(|warning| warning.code == "labels_differ");
+        reports.push(differ.collect::<Vec<_>>());
+    }
+    let [warning] = &reports[0][..] else {
+        panic!("{reports:?}")
+    };
+    assert_eq!(warning.key.as_deref(), Some("dataset.near_dup.keep"));
+    let expected = "20 clusters of near-duplicates, in 50 rows, have different values of `kind`, such as `ham` and `spam` of row 1 of \
+                    batch 0 of `a`";
+    assert!(warning.message.starts_with(expected), "{warning:?}");
+    assert_eq!(reports[1], reports[0]);
+    assert!(reports[2].is_empty(), "{reports:?}");
+}

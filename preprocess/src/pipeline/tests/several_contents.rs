@@ -10,7 +10,7 @@ use feedline_schemas::{
     ids::Origin,
     manifest::{CutCounts, Layout, RowTokens, Split, TargetKind, TokenType},
     pnm,
-    record::ColumnType::{Binary, Float64, Utf8},
+    record::ColumnType::{Binary, Float64, Int64, Utf8},
     transform::FittedTarget,
 };
 use feedline_storage::Store;
@@ -390,4 +390,95 @@ async fn settings_that_do_not_go_together_are_named() {
     check_refused(&root, [image, "", steps, message]).await;
     let refused = refused(&root, "near_dup = { keep = \"all\" }\n").await;
     assert!(refused.contains("dataset.near_dup.keep"), "{refused}");
+}
+
+/// Texts, each landed three times under different ids; of every tenth the last copy has another label.
+async fn texts_under_several_ids() -> Store {
+    let root = Store::memory();
+    let row = |id: u32| {
+        let i = id % 300;
+        let is_other = id >= 600 && i.is_multiple_of(10);
+        let label = ["low", "high"][((i + u32::from(is_other)) % 2) as usize];
+        vec![json!(id), json!(format!("the text {i}")), json!(label)]
+    };
+    let rows: Vec<Cells> = (0..900).map(row).collect();
+    let columns = [("id", Int64), ("words", Utf8), ("label", Utf8)];
+    LandingZone::new(&root, "a", &columns).batch(&rows).await;
+    root
+}
+
+#[tokio::test]
+async fn copies_of_a_text_under_another_id_are_counted_and_dropped_by_the_named_key() {
+    const TEXTS: &str = "sources = [\"a\"]\nkind = \"multi\"\ntext_column = \"words\"\ntarget = \"label\"\n\
+                         task = \"classification\"\ndrop = [\"id\"]\ntokens = { vocabulary = 257, window = 6 }\n";
+    let root = texts_under_several_ids().await;
+    let report = testing::build_with(&root, TEXTS, 2).await.unwrap();
+    assert_eq!(report.duplicates, 0);
+    let warnings = &report.warnings;
+    let equal = warnings
+        .iter()
+        .find(|warning| warning.code == "equal_rows")
+        .unwrap();
+    assert_eq!(equal.key.as_deref(), Some("dataset.dedup_ignore"));
+    let remedy = "dedup_ignore = [\"id\"]\n";
+    assert!(equal.message.contains(remedy.trim()), "{equal:?}");
+    for (conflicts, duplicates, kept) in [
+        ("", 570, 330),
+        ("conflicts = \"majority\"\n", 600, 300),
+        ("conflicts = \"drop\"\n", 600, 270),
+    ] {
+        let dataset = format!("{TEXTS}{remedy}{conflicts}");
+        let report = testing::build_with(&root, &dataset, 2).await.unwrap();
+        let rows = report.train + report.validation + report.test;
+        assert_eq!((report.duplicates, rows), (duplicates, kept), "{conflicts}");
+        let mut codes = report.warnings.iter().map(|warning| warning.code.as_str());
+        assert!(codes.all(|code| code != "equal_rows"), "{conflicts}");
+    }
+}
+
+#[tokio::test]
+async fn rows_are_equal_to_a_model_if_their_images_and_their_texts_are() {
+    let columns = [
+        ("photo", Binary),
+        ("words", Utf8),
+        ("size", Float64),
+        ("label", Utf8),
+        ("id", Int64),
+    ];
+    for (part, is_equal) in [(None, true), (Some(0), false), (Some(1), false)] {
+        let cells = |id: u32| {
+            let mut cells = row(id % 150);
+            if let Some(part) = part.filter(|_| id >= 150) {
+                let mut other: Cells = row(id);
+                cells[part] = other.swap_remove(part);
+            }
+            cells.push(json!(id));
+            cells
+        };
+        let rows: Vec<Cells> = (0..300).map(cells).collect();
+        let root = Store::memory();
+        LandingZone::new(&root, "a", &columns).batch(&rows).await;
+        let report = build_with(&root, PLAIN, 2).await.unwrap();
+        let mut codes = report.warnings.iter().map(|warning| warning.code.as_str());
+        assert_eq!(codes.any(|code| code == "equal_rows"), is_equal, "{part:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_without_an_image_are_rejects_where_a_rule_chooses_among_labels() {
+    let root = Store::memory();
+    let mut all: Vec<Cells> = (0..150).map(row).collect();
+    for other in [3, 4, 5] {
+        all[other][0] = Value::Null;
+        all[other][1] = json!("no image");
+        all[other][2] = json!(1.0);
+    }
+    land(&root, &[all]).await;
+    let report = build_with(&root, &format!("{PLAIN}conflicts = \"drop\"\n"), 2)
+        .await
+        .unwrap();
+    assert_eq!(
+        (report.duplicates, report.rejected_by_reason),
+        (0, BTreeMap::from([("not_an_image".to_owned(), 3)]))
+    );
 }

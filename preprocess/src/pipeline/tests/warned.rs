@@ -582,6 +582,16 @@ async fn a_source_without_rows_says_why() {
             && error.contains("the file is empty or has a header line alone"),
         "{error}"
     );
+    let failed = root.child("landing/a");
+    failed.put("failures.json", "{}".into()).await.unwrap();
+    let error = build_with(&root, "sources = [\"a\"]\n", 1)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the last run of `feedline ingest` failed or was deferred"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

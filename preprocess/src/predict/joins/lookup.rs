@@ -175,13 +175,7 @@ impl JoinLookup {
         }
         let added = self.joins.added.iter();
         for added in added.filter(|added| added.kind == Some(InputKind::Numeric)) {
-            let mut types = schema.columns.iter();
-            let r#type = types.find(|column| column.name == added.name);
-            let judged = match r#type.map(|column| column.r#type) {
-                Some(ColumnType::Decimal) => Judged::Decimal,
-                _ => Judged::Number,
-            };
-            columns.push((added.name.clone(), judged));
+            columns.push((added.name.clone(), Judged::Number));
             cells.push(landed(schema, &added.name));
         }
         if columns.is_empty() {

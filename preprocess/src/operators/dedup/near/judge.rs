@@ -57,7 +57,7 @@ impl Judgement {
     }
 
     /// The first row of the cluster that the row of `origin` is in; nothing for one that is near to no other.
-    fn first_of(&self, origin: u64) -> Option<u64> {
+    pub(super) fn first_of(&self, origin: u64) -> Option<u64> {
         let first = self.clusters.member(origin).map(|member| member.first);
         match first {
             Some(first) => (!first.is_frozen).then_some(first.id),

@@ -236,3 +236,30 @@ async fn trap_54_values_of_one_count_stand_in_the_order_of_their_bytes_and_nulls
     let found = texts(&kinds, &format!("{ALL}{ordinal}")).await.unwrap();
     assert_eq!(found.a(), [5.0, 2.0, 1.0, 6.0, 4.0, 3.0, 1.0]);
 }
+
+#[tokio::test]
+async fn integers_that_landed_as_decimals_are_rejected_as_others_are_and_can_be_categories() {
+    // Decimals land as units of 10^-18.
+    let units = |whole: u64, part: &str| json!(format!("{whole}{part:0<18}"));
+    let largest = 1_u64 << 53;
+    let rows: Vec<Cells> = (1..=20)
+        .map(|i| vec![units(largest + i, ""), units(largest + i, "5")])
+        .collect();
+    let columns = [("code", Decimal), ("a", Decimal)];
+    let refused = match built(&columns, &rows, ALL).await {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("20 codes are no numbers"),
+    };
+    for part in [
+        "integer_too_large: 20",
+        "`dataset.categorical`",
+        "`dataset.drop`",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // A fraction is a measure, which is rounded.
+    for keys in ["drop = [\"code\"]\n", "categorical = [\"code\"]\n"] {
+        let found = built(&columns, &rows, &format!("{ALL}{keys}")).await;
+        assert_eq!(found.unwrap().report.rejected, 0, "{keys}");
+    }
+}

@@ -137,7 +137,7 @@ async fn rules_for_copies_that_do_not_go_together_are_refused_by_name() {
         ),
         (
             "kind = \"characters\"\ncontent = \"a\"\ndedup_ignore = [\"id\"]",
-            "it belongs to a dataset of rows",
+            "images and documents are compared by their content",
         ),
     ] {
         let message = match built(&LABELLED, &labelled(), &format!("{keys}\n")).await {

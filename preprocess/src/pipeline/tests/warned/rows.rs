@@ -1,4 +1,4 @@
-//! Warnings of rows that a split leaves out, that find no row of a joined source, or have no certain time.
+//! Warnings of rows that a split leaves out, that equal others, that find no row of a joined source, or have no certain time.
 
 use super::*;
 
@@ -270,6 +270,28 @@ async fn times_that_are_no_categories_are_called_times() {
         "dataset.drop",
         &[
             "column `seen` is no feature: it holds a time of its own in (nearly) each training row; make it the time of `dataset.series`",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn duplicates_beside_ignored_columns_are_warned_of_with_these() {
+    let columns = [("id", Int64), ("a", Int64), ("y", Float64)];
+    let row = |i: u64| vec![json!(i), json!(i % 5), json!(0.5)];
+    let rows: Vec<Cells> = (0..500).map(row).collect();
+    let (root, _) = landed(&columns, &rows).await;
+    let dataset = format!("target = \"y\"\n{ALL_TRAIN}drop = [\"id\"]\n");
+    let dataset = format!("{dataset}dedup_ignore = [\"id\"]\n");
+    let report = report_of(&root, &dataset).await;
+    assert_eq!((report.rows_in, report.duplicates), (500, 495));
+    check_warning(
+        &report,
+        "duplicates_dropped",
+        "dataset.dedup_ignore",
+        &[
+            "495 of 500 rows (99.0 %) were dropped since they equal another row in every column but `id`",
+            "row 0 of batch 0 of `a`, from 0 (a = 0.0, y = 0.5), which occurs 100 times",
+            "list fewer columns in `dataset.dedup_ignore`",
         ],
     );
 }
