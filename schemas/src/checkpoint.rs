@@ -52,6 +52,9 @@ pub struct CheckpointHeader {
     /// Names of the targets by output of the model, where it predicts several numbers of each row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
+    /// Meaning of the token ids of a text; absent where the model reads no text, and in checkpoints of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_ids: Option<TextIds>,
     /// Resolved training configuration.
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.
@@ -77,6 +80,16 @@ pub struct CheckpointHeader {
     pub header_hash: Hash128,
 }
 versioned!(CheckpointHeader, CHECKPOINT);
+
+/// Meaning of the token ids of a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextIds {
+    /// xxh3-128 of the `tokenizer.json` that makes them.
+    Tokenizer(Hash128),
+    /// Known characters in the order of their ids; the first has id 1.
+    Characters(String),
+}
 
 /// State of early stopping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

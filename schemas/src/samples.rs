@@ -450,6 +450,7 @@ fn checkpoint() -> CheckpointHeader {
         classes: Vec::new(),
         features: ["size", "kind=a", "kind=b"].map(String::from).to_vec(),
         targets: Vec::new(),
+        text_ids: None,
         config: TrainConfig::default(),
         early_stopping: EarlyStopping {
             best: Some(best()),

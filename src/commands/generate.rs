@@ -2,7 +2,7 @@
 
 use feedline_schemas::{config::ConfigError, report::GeneratingRule};
 
-use super::{model::TextRun, tools::Tools, work::PipelineWork};
+use super::{model::TextRun, own_dataset::leave_out_relation, tools::Tools, work::PipelineWork};
 use crate::{
     cli,
     exit::Outcome,
@@ -22,14 +22,17 @@ pub(super) async fn continue_prompt(
     let prompt = tools.stop.unless_stopped(reading).await???;
     work.check_prompt(&prompt, options)?;
     let dataset = work.dataset()?;
-    // It is logged.
-    let _changed = work.dataset_warning().await;
+    let changed = work.dataset_warning().await;
     let manifest = feedline_preprocess::read_manifest(&dataset).await?;
     let run = work.text_run(&options.run, &manifest, &dataset).await?;
     let generate = text_generation(options, prompt, run, &work);
     tools.clear_bars();
     let report = tokio::task::spawn_blocking(move || generate.run()).await?;
-    let report = report.map_err(|error| work.stage_error(error))?;
+    let mut report = report.map_err(|error| work.stage_error(error))?;
+    if let Some(changed) = changed {
+        report.warnings.push(changed);
+        leave_out_relation(&mut report.run);
+    }
     match work.json {
         true => output::print(&report, true)?,
         false => output::print_aside(&report, false)?,

@@ -1,9 +1,20 @@
 //! Comparison of the existing dataset with the settings that would build it.
 
 use feedline_preprocess::Engine;
-use feedline_schemas::{manifest::Manifest, report::Warning};
+use feedline_schemas::{
+    manifest::Manifest,
+    report::{DatasetRelation, UsedRun, Warning},
+};
 
 use super::work::PipelineWork;
+
+/// Leaves out that the dataset of a run is the one at hand, which other settings built than the
+/// configuration has.
+pub(super) fn leave_out_relation(used: &mut UsedRun) {
+    used.relation = used
+        .relation
+        .filter(|relation| *relation == DatasetRelation::Other);
+}
 
 impl PipelineWork<'_> {
     /// Returns a warning if the pipeline's own dataset was built with other settings of

@@ -14,7 +14,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, Use};
 
-use super::{tools::Tools, work::PipelineWork};
+use super::{own_dataset::leave_out_relation, tools::Tools, work::PipelineWork};
 use crate::{
     cli,
     exit::Outcome,
@@ -28,10 +28,10 @@ type RunModel = (ChosenRun, feedline_trainer::Context);
 /// Predicts new rows as the kind of the dataset needs.
 pub(super) async fn predict_rows(options: &cli::Predict, tools: &Tools) -> anyhow::Result<Outcome> {
     check_output(options)?;
-    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let mut work = PipelineWork::load(&options.pipeline, tools)?;
     let dataset = work.dataset()?;
-    // It is logged.
-    let _changed = work.dataset_warning().await;
+    let changed = work.dataset_warning().await;
+    work.changed = changed;
     let manifest = feedline_preprocess::read_manifest(&dataset).await?;
     let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
     let kind = work
@@ -150,7 +150,13 @@ impl PipelineWork<'_> {
         options: &cli::Predict,
         report: anyhow::Result<PredictReport>,
     ) -> anyhow::Result<Outcome> {
-        let report = report.map_err(|error| self.stage_error(error))?;
+        let mut report = report.map_err(|error| self.stage_error(error))?;
+        if let Some(changed) = &self.changed {
+            report.warnings.push(changed.clone());
+            if let Some(used) = &mut report.used {
+                leave_out_relation(used);
+            }
+        }
         self.tools.clear_bars();
         match options.to {
             Some(_) => output::print(&report, self.json)?,

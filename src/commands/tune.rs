@@ -13,6 +13,8 @@ pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result
         return Err(work.loaded.error("tune", reason).into());
     };
     let (_, context) = work.training()?;
+    let consequence = "the models of all trials are of the existing dataset";
+    let changed = work.training_dataset_warning(consequence).await;
     let folder = work.root.child("tune");
     let loaded = work.loaded.clone();
     let search = move || {
@@ -20,6 +22,8 @@ pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result
         feedline_trainer::tune::tune(&config, &make, &folder, &context).map_err(Box::new)
     };
     let report = tokio::task::spawn_blocking(search).await?;
-    tools.print(&report.map_err(|e| work.trainer_error(*e))?, work.json)?;
+    let mut report = report.map_err(|e| work.trainer_error(*e))?;
+    report.train.warnings.extend(changed);
+    tools.print(&report, work.json)?;
     Ok(Outcome::Done)
 }

@@ -6,6 +6,7 @@ use feedline_preprocess::Engine;
 use feedline_schemas::{
     config::{ConfigError, Loaded, TrainConfig, load},
     ids::Name,
+    report::Warning,
 };
 use feedline_storage::Store;
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub(super) struct PipelineWork<'a> {
     pub(super) root: Store,
     pub(super) json: bool,
     pub(super) tools: &'a Tools,
+    /// Warning of new predictions that the dataset was built with other settings.
+    pub(super) changed: Option<Warning>,
 }
 
 impl<'a> PipelineWork<'a> {
@@ -64,6 +67,7 @@ impl<'a> PipelineWork<'a> {
             root,
             json: *json,
             tools,
+            changed: None,
         };
         let folder = pipeline.file.parent().unwrap_or(Path::new(""));
         let read = feedline_ingest::read_queries(&mut work.loaded.config, folder);

@@ -12,7 +12,10 @@ use super::text::{Text, counted, line, write_warnings};
 /// Writes the run, how it was chosen and its training data.
 pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {
     let by = match used.chosen {
-        ChosenBy::Configuration => "of this configuration and dataset",
+        ChosenBy::Configuration if used.relation.is_some() => "of this configuration and dataset",
+        ChosenBy::Configuration => {
+            "of this configuration of `[train]` and the existing dataset, which was built with other settings"
+        }
         ChosenBy::Default => {
             "the newest finished one that fits: this configuration has trained none on this dataset; `--run` chooses another"
         }

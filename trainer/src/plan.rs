@@ -2,7 +2,9 @@
 
 use feedline_schemas::{
     Versioned,
-    checkpoint::{CheckpointHeader, EarlyStopping, GuardState, LossScale, Plateau, RunningLoss},
+    checkpoint::{
+        CheckpointHeader, EarlyStopping, GuardState, LossScale, Plateau, RunningLoss, TextIds,
+    },
     config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
@@ -31,8 +33,8 @@ pub(crate) struct RunPlan {
     pub(crate) task: Task,
     /// Layout of the shards.
     pub(crate) layout: Layout,
-    /// Names of the features of a row, in order; none where samples have none.
-    pub(crate) features: Vec<String>,
+    /// Names of the features of a row, and the meaning of the token ids of a text.
+    pub(crate) features: InputNames,
     /// Fingerprint of the manifest.
     pub(crate) fingerprint: Hash128,
     /// Hash of the weights that the run begins with, where they come from a file.
@@ -43,14 +45,41 @@ pub(crate) struct RunPlan {
     pub(crate) images: Option<ImagesReport>,
 }
 
-/// Names of the features of a row of this layout, in order; none where it has none.
-pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> Vec<String> {
-    match layout {
+/// Names of what a model reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InputNames {
+    /// Features of a row, in order; none where samples have none.
+    pub(crate) features: Vec<String>,
+    /// Meaning of the token ids of a text; none where samples have no text.
+    pub(crate) text_ids: Option<TextIds>,
+}
+
+/// Names of the features and of the token ids of samples of this layout, as far as it has them.
+pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> InputNames {
+    let features = match layout {
         Layout::Dense { .. } | Layout::Multi { .. } => {
             let features = transform.features.iter();
             features.map(|feature| feature.name.clone()).collect()
         }
         Layout::Images { .. } | Layout::Tokens { .. } => Vec::new(),
+    };
+    let has_text = match layout {
+        Layout::Tokens { .. } => true,
+        Layout::Multi { tokens, .. } => tokens.is_some(),
+        Layout::Dense { .. } | Layout::Images { .. } => false,
+    };
+    InputNames {
+        features,
+        text_ids: text_ids(transform).filter(|_| has_text),
+    }
+}
+
+/// Meaning of the token ids that a transform makes of a text.
+fn text_ids(transform: &TransformArtefact) -> Option<TextIds> {
+    match (&transform.tokens, &transform.characters) {
+        (Some(tokens), _) => Some(TextIds::Tokenizer(tokens.tokenizer)),
+        (None, Some(fitted)) => Some(TextIds::Characters(fitted.characters.iter().collect())),
+        (None, None) => None,
     }
 }
 
@@ -216,8 +245,9 @@ impl RunPlan {
             init: self.init,
             layout: self.layout.clone(),
             classes: self.task.classes().to_vec(),
-            features: self.features.clone(),
+            features: self.features.features.clone(),
             targets: self.task.targets(),
+            text_ids: self.features.text_ids.clone(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
@@ -259,5 +289,49 @@ impl RunPlan {
             return Err("the average of the weights is missing, or one too many".to_owned());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{
+        manifest::TokenType,
+        transform::{FittedCharacters, FittedTokens},
+    };
+
+    use super::*;
+    use crate::data::task::tests::artefact;
+
+    #[test]
+    fn token_ids_are_those_of_the_tokenizer_or_of_the_known_characters() {
+        let texts = Layout::Tokens {
+            id: TokenType::U16,
+            vocabulary: 3,
+        };
+        let tokens = FittedTokens {
+            column: "text".into(),
+            tokenizer: Hash128::new(7),
+            vocabulary: 3,
+            end_of_text: None,
+            learnt_bytes: None,
+        };
+        let characters = FittedCharacters {
+            column: "text".into(),
+            characters: vec!['b', 'a'],
+            counts: vec![2, 1],
+        };
+        let by_tokenizer = TransformArtefact {
+            tokens: Some(tokens),
+            ..artefact(None)
+        };
+        let by_character = TransformArtefact {
+            characters: Some(characters),
+            ..artefact(None)
+        };
+        let ids_of = |transform| feature_names(&texts, transform).text_ids;
+        let tokenizer = TextIds::Tokenizer(Hash128::new(7));
+        assert_eq!(ids_of(&by_tokenizer), Some(tokenizer));
+        let characters = TextIds::Characters("ba".to_owned());
+        assert_eq!(ids_of(&by_character), Some(characters));
     }
 }

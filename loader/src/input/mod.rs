@@ -335,6 +335,23 @@ impl OpenedSplit {
         Ok(self.read(block, 0, extents).await?.classes().to_vec())
     }
 
+    /// The key of every row of a block, as [`classes`](Self::classes).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) async fn keys(
+        &self,
+        block: BlockId,
+        extents: &dyn Extents,
+    ) -> Result<Vec<u64>, Error> {
+        if let Format::Shards(shards) = &self.format
+            && let Some(keys) = shards.keys(block, extents).await?
+        {
+            return Ok(keys);
+        }
+        Ok(self.read(block, 0, extents).await?.keys().to_vec())
+    }
+
     /// Token ids in a block, if that is known before it is read.
     pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
         self.block_table.tokens(block)

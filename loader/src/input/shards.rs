@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -145,12 +146,36 @@ impl Shards {
         block: BlockId,
         extents: &dyn Extents,
     ) -> Result<Option<Vec<i32>>, Error> {
+        let bytes = self.column(block, extents, labels::range_of_classes);
+        Ok(bytes.await?.map(|bytes| labels::classes(&bytes)))
+    }
+
+    /// The key of every row of a block, as [`classes`](Self::classes).
+    pub(super) async fn keys(
+        &self,
+        block: BlockId,
+        extents: &dyn Extents,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        let bytes = self.column(block, extents, labels::range_of_keys);
+        Ok(bytes.await?.map(|bytes| labels::keys(&bytes)))
+    }
+
+    /// The bytes of a column of a block, which `range_of` finds by its metadata, read without the rest.
+    async fn column(
+        &self,
+        block: BlockId,
+        extents: &dyn Extents,
+        range_of: fn(&[u8], &ShardColumns, u32) -> Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, Error> {
         let columns = self.columns(block, 0, extents).await?;
         let (shard, number) = (
             self.block_table.file_number(block),
             self.block_table.number(block),
         );
         let entry = self.block_table.block(block);
+        if entry.rows == 0 {
+            return Ok(Some(Bytes::new()));
+        }
         let body = entry.offset + u64::from(entry.metadata_bytes);
         let part = async |range| {
             let extent = Extent {
@@ -162,13 +187,12 @@ impl Shards {
             bytes.map_err(|error| self.explain(shard, number, error))
         };
         let metadata = part(entry.offset..body).await?;
-        let Some(classes) = labels::range_of_classes(&metadata, &columns, entry.rows)
-            .filter(|range| range.end <= entry.body_bytes)
+        let Some(range) =
+            range_of(&metadata, &columns, entry.rows).filter(|range| range.end <= entry.body_bytes)
         else {
             return Ok(None);
         };
-        let bytes = part(body + classes.start..body + classes.end).await?;
-        Ok(Some(labels::classes(&bytes)))
+        Ok(Some(part(body + range.start..body + range.end).await?))
     }
 
     /// Extent to read for a block.

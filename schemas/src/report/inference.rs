@@ -138,7 +138,7 @@ pub struct PredictReport {
     /// Rows of the past of a series that were rejected, as in a build, or when the history was read.
     #[serde(default)]
     pub rejected_before: u64,
-    /// Columns that the predictions are ordered by, entity first, then time; none where they are in the order of the rows.
+    /// Columns that forecasts are ordered by, entity first, then time; none where predictions are in the order of a file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ordered_by: Vec<String>,
     /// Hash of the transform artefact.

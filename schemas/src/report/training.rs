@@ -145,7 +145,8 @@ pub struct UsedRun {
     /// Rows of that dataset's training split; absent where the run's record does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-    /// Relation of that dataset to the one at hand; absent where the command used none.
+    /// Relation of that dataset to the one at hand; absent where the command used none, or where `predict` and `generate` found
+    /// that other settings built it than the configuration has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<DatasetRelation>,
     /// Keys of `[train]` whose values in the run differ from the configuration, with those of the run.

@@ -1,12 +1,14 @@
 //! `feedline predict` for rows whose features are computed from earlier rows, and for windows.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use feedline_preprocess::{Engine, SeriesRequest, SeriesRows, Transform};
 use feedline_schemas::{
+    count::counted,
     manifest::Manifest,
-    report::{PredictReport, SourceReport},
+    record::ColumnType,
+    report::{PredictReport, SourceReport, Warning},
     transform::TransformArtefact,
 };
 
@@ -35,7 +37,7 @@ impl PipelineWork<'_> {
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
         let mut report = PredictReport::default();
-        let request = self
+        let (request, rejects) = self
             .land_series(options, manifest, folder.path(), &mut report)
             .await?;
         let transform = Arc::new(Transform::new(artefact)?);
@@ -54,6 +56,7 @@ impl PipelineWork<'_> {
         report.to = output.name();
         let prediction = SeriesPrediction {
             rows,
+            rejects: options.rows.is_some().then_some(rejects),
             transform,
             model,
             output,
@@ -61,37 +64,73 @@ impl PipelineWork<'_> {
         };
         let runtime = tokio::runtime::Handle::current();
         let predict = move || prediction.run(&runtime, report);
-        let report = tokio::task::spawn_blocking(predict).await?;
+        let mut report = tokio::task::spawn_blocking(predict).await?;
         drop(folder);
+        if let (Ok(report), Some(file)) = (&mut report, &options.rows)
+            && report.rows + report.copies == 0
+        {
+            let message = format!("`{file}` has no rows, so nothing was predicted");
+            report.warnings.push(Warning::new("no_rows", message));
+        }
         self.finish_predict(options, report)
     }
 
-    /// Lands the files of new and earlier rows below `folder`.
+    /// Lands the files of new and earlier rows below `folder`. Returns the new rows that are rejected,
+    /// too.
     async fn land_series(
         &self,
         options: &cli::Predict,
         manifest: &Manifest,
         folder: &Path,
         report: &mut PredictReport,
-    ) -> anyhow::Result<SeriesRequest> {
+    ) -> anyhow::Result<(SeriesRequest, Vec<series::FileReject>)> {
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
         let config = &self.loaded.config;
         let mut request = SeriesRequest {
             keep: options.keep.clone(),
             ..SeriesRequest::default()
         };
+        let mut rejects = Vec::new();
         if let Some(file) = &options.rows {
             let format = options.format.map(Into::into);
             let landing = series::Landing::of(file, "rows", format, config, &landed, folder)?;
-            series::add_rejects(report, &self.land(&landing).await?);
-            request.rows = Some(landing.landed());
+            let found = Box::pin(self.land_typed(landing, &landed)).await?;
+            series::add_rejects(report, &found.report);
+            rejects = found.rejects;
+            request.rows = Some(found.rows);
         }
         if let Some(file) = &options.history {
             let landing = series::Landing::of(file, "history", None, config, &landed, folder)?;
-            report.rejected_before += self.land(&landing).await?.rejected;
-            request.history = Some(landing.landed());
+            let found = Box::pin(self.land_typed(landing, &landed)).await?;
+            report.rejected_before += found.report.rejected;
+            if found.rows.is_empty {
+                let warning = without_history(file, &found.report, options.rows.is_some())?;
+                tracing::warn!("{}", warning.message);
+                report.warnings.push(warning);
+            }
+            request.history = Some(found.rows);
         }
-        Ok(request)
+        Ok((request, rejects))
+    }
+
+    /// Lands the file of `landing` with the types of `landed`.
+    async fn land_typed(
+        &self,
+        landing: series::Landing,
+        landed: &BTreeMap<String, ColumnType>,
+    ) -> anyhow::Result<series::LandedFile> {
+        let report = self.land(&landing).await?;
+        let log = landing.log().await?;
+        let retyped = match &log {
+            Some(log) => landing.retyped(log, landed)?,
+            None => None,
+        };
+        let Some(landing) = retyped else {
+            return series::LandedFile::read(landing, report, log).await;
+        };
+        let report = self.land(&landing).await?;
+        let log = landing.log().await?;
+        series::LandedFile::read(landing, report, log).await
     }
 
     /// Lands the file of `landing` in its folder.
@@ -116,9 +155,36 @@ impl PipelineWork<'_> {
     }
 }
 
+/// Warning of a history without a usable row: new rows then have no earlier ones.
+///
+/// # Errors
+/// Rows that are all rejected, and windows that end with the last rows of the history.
+fn without_history(file: &str, found: &SourceReport, has_new: bool) -> anyhow::Result<Warning> {
+    if found.rejected > 0 {
+        let sample = found.reject_sample.as_deref().unwrap_or_default();
+        anyhow::bail!(
+            "no row of the history `{file}` can be used: {} rejected, the first one: {sample}; write its columns as those of \
+             the pipeline's source",
+            counted(found.rejected, "row")
+        );
+    }
+    anyhow::ensure!(
+        has_new,
+        "the history `{file}` has no rows, so there is no window to forecast from; give a file with the last rows of each \
+         entity, or remove `--history` to use the rows that have landed"
+    );
+    let message = format!(
+        "the history `{file}` has no rows, so the new rows have no earlier rows but one another; remove `--history` to use \
+         the rows that have landed"
+    );
+    Ok(Warning::new("no_rows", message))
+}
+
 /// Rows of series with what predicts and writes them.
 struct SeriesPrediction {
     rows: SeriesRows,
+    /// Rows of the file that are rejected; `None` without a file of rows.
+    rejects: Option<Vec<series::FileReject>>,
     transform: Arc<Transform>,
     model: Option<RunModel>,
     output: Output,
@@ -134,6 +200,7 @@ impl SeriesPrediction {
     ) -> anyhow::Result<PredictReport> {
         let Self {
             rows,
+            rejects,
             transform,
             model,
             output,
@@ -146,7 +213,9 @@ impl SeriesPrediction {
             }
             None => None,
         };
-        report.ordered_by = rows.order().to_vec();
+        if rejects.is_none() {
+            report.ordered_by = rows.order().to_vec();
+        }
         let kept_types = output.types_of(&rows.passthrough_types());
         let (texts, numbers) = series::further_names(&rows);
         let answers = Answers {
@@ -159,7 +228,15 @@ impl SeriesPrediction {
             predicted: None,
             flags: false,
         };
-        series::answer(rows, &answers, output, (&stop, runtime), &mut report)?;
+        let rejects = rejects.as_deref();
+        series::answer(
+            rows,
+            rejects,
+            &answers,
+            output,
+            (&stop, runtime),
+            &mut report,
+        )?;
         Ok(report)
     }
 }

@@ -15,11 +15,12 @@ use crate::{
     checkpoint::run_folder::runtime,
     error::{Error, config as wrong},
     model::{
-        init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY},
+        init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY},
         input::Statistics,
         interface::Build,
         pytorch_layout::{self, NamedTensor},
     },
+    plan::InputNames,
     predict::choose_model::{self, Choice, ChosenRun, KeptModel, Use},
 };
 
@@ -65,7 +66,7 @@ pub fn export(
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
 /// model, by its name or PyTorch's. The metadata entry `feedline.layout` names the layout; that of a classifier's entry
 /// `classes`, or that of a model of several targets `targets`, is the JSON list of their names by output, and `features` that of
-/// the features of a row in order. `train.init` reads such files. Blocks.
+/// the features of a row in order, and `text_ids` the meaning of the token ids of a text. `train.init` reads such files. Blocks.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that do not exist or that PyTorch has no
@@ -107,11 +108,11 @@ pub fn export_run(
 }
 
 /// The metadata of a file in this layout, of a model whose outputs are for these classes or targets, if for any, and that reads
-/// rows of these features, if any, and images normalised like this.
+/// rows of these features and texts of these ids, if any, and images normalised like this.
 fn metadata(
     layout: WeightLayout,
     [classes, targets]: [&[String]; 2],
-    features: &[String],
+    InputNames { features, text_ids }: &InputNames,
     images: Option<&ImagesReport>,
 ) -> HashMap<String, String> {
     let mut entries = HashMap::from([(LAYOUT_KEY.to_owned(), layout.name().to_owned())]);
@@ -124,6 +125,10 @@ fn metadata(
     if !features.is_empty() {
         let names = serde_json::to_string(features).expect("texts are JSON");
         entries.insert(FEATURES_KEY.to_owned(), names);
+    }
+    if let Some(text_ids) = text_ids {
+        let text = serde_json::to_string(text_ids).expect("texts are JSON");
+        entries.insert(TEXT_IDS_KEY.to_owned(), text);
     }
     if let Some(images) = images {
         let statistics: Statistics = [images.mean, images.deviation];

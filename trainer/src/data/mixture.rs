@@ -19,7 +19,10 @@ use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     config::{loader_keys::in_section, values::at_least_zero},
-    data::transform_artefact::read_transform,
+    data::{
+        shared_rows::{self, OtherDataset},
+        transform_artefact::read_transform,
+    },
     error::{Error, config as wrong},
     float_casts::exact,
     model::class_outputs,
@@ -122,8 +125,8 @@ pub(crate) async fn settled(
     Ok(mixture)
 }
 
-/// A warning of datasets that were made of sources that the dataset which is measured has, too: their training rows may be rows
-/// of its validation or test split.
+/// A warning of datasets whose training rows are rows that are measured: rows of the validation or test split of `dataset`, by
+/// their keys. Where these are not compared, as they are too many, it is of datasets that were made of sources of the same name.
 ///
 /// # Errors
 /// As [`settled`].
@@ -132,32 +135,66 @@ pub(crate) async fn leak_warning(
     dataset: &Store,
     manifest: &Manifest,
 ) -> Result<Option<Warning>, Error> {
-    let mut found = Vec::new();
+    let mut others = Vec::new();
     for source in &mixture.sources {
-        let Some(url) = &source.dataset else { continue };
-        let other = feedline_loader::read_manifest(&dataset.open_another(url)?).await?;
-        let own = |name| manifest.sources.iter().any(|source| source.name == name);
-        let shared = other.sources.into_iter().map(|source| source.name);
-        let shared: Vec<String> = shared
-            .filter(|name| own(name.clone()))
-            .map(|name| format!("`{name}`"))
-            .collect();
-        if !shared.is_empty() {
-            found.push(format!("`{url}` ({})", shared.join(", ")));
+        let is_trained_on = source.weight.is_none_or(|weight| weight > 0.0);
+        let Some(url) = source.dataset.as_ref().filter(|_| is_trained_on) else {
+            continue;
+        };
+        let store = dataset.open_another(url)?;
+        let manifest = feedline_loader::read_manifest(&store).await?;
+        others.push(OtherDataset {
+            url: url.clone(),
+            store,
+            manifest,
+        });
+    }
+    let message = match shared_rows::find(dataset, manifest, &others).await {
+        Ok(found) => of_rows(&found),
+        Err(reason) => {
+            tracing::warn!(
+                key = "train.mixture.sources",
+                reason,
+                "training rows of the mixture's other datasets were not compared with the rows that are measured"
+            );
+            of_source_names(manifest, &others)
         }
-    }
-    if found.is_empty() {
-        return Ok(None);
-    }
-    let message = format!(
-        "datasets of the mixture have sources of the same name as the dataset whose validation and test splits measure: {}; their \
-         splits are not compared, so their training rows may be rows of these splits, and the figures too good. Build both with the \
-         same `dataset.split`, or as one dataset",
-        found.join(", ")
-    );
-    tracing::warn!(key = "train.mixture.sources", "{message}");
-    let warning = Warning::new("mixture_shares_sources", message);
-    Ok(Some(warning.with_key("train.mixture.sources")))
+    };
+    Ok(message.map(|message| {
+        tracing::warn!(key = "train.mixture.sources", "{message}");
+        Warning::new("mixture_shares_sources", message).with_key("train.mixture.sources")
+    }))
+}
+
+/// The message about the datasets that train on rows which are measured, if there are any.
+fn of_rows(found: &[String]) -> Option<String> {
+    (!found.is_empty()).then(|| {
+        format!(
+            "training splits of other datasets of the mixture have rows of the validation or test split that measures, so the \
+             figures are too good: {}; build all with the same `dataset.split`, or as one dataset",
+            found.join("; ")
+        )
+    })
+}
+
+/// The message about the datasets that were made of sources that the dataset which is measured has, too, if there are any.
+fn of_source_names(manifest: &Manifest, others: &[OtherDataset]) -> Option<String> {
+    let own: BTreeSet<_> = manifest.sources.iter().map(|source| &source.name).collect();
+    let of_dataset = |other: &OtherDataset| {
+        let sources = other.manifest.sources.iter();
+        let shared = sources.filter(|source| own.contains(&source.name));
+        let shared: Vec<String> = shared.map(|source| format!("`{}`", source.name)).collect();
+        (!shared.is_empty()).then(|| format!("`{}` ({})", other.url, shared.join(", ")))
+    };
+    let found: Vec<String> = others.iter().filter_map(of_dataset).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "datasets of the mixture have sources of the same name as the dataset whose validation and test splits measure: {}; \
+             their splits were not compared, so their training rows may be rows of these splits, and the figures too good; build \
+             all with the same `dataset.split`, or as one dataset",
+            found.join(", ")
+        )
+    })
 }
 
 /// Opens the training splits of all datasets as one, the settings being those of a split.
@@ -355,6 +392,12 @@ pub(crate) fn given(
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::{
+        ids::{Sequence, TableName},
+        manifest::SourceReference,
+    };
+    use feedline_testkit::numbered_dataset::publish_train;
+
     use super::*;
 
     fn refused(json: &str) -> String {
@@ -406,5 +449,29 @@ mod tests {
         assert_eq!(weights, [Some(1.0), Some(3.0)]);
         assert_eq!(found.sources[1].end, SourceEnd::Stop);
         assert!(found.stratified);
+    }
+
+    #[tokio::test]
+    async fn sources_of_the_same_name_are_named_where_rows_are_not_compared() {
+        let source = |name: &str| SourceReference {
+            name: TableName::new(name).unwrap(),
+            sequence: Sequence::new(1),
+            entry_hash: Hash128::new(1),
+            licence: None,
+        };
+        let store = Store::memory();
+        let mut own = publish_train(&store, &[&[1]]).await;
+        own.sources = vec![source("rows"), source("more")];
+        let other = |names: &[&str]| OtherDataset {
+            url: "memory:///other".into(),
+            store: store.clone(),
+            manifest: Manifest {
+                sources: names.iter().map(|name| source(name)).collect(),
+                ..own.clone()
+            },
+        };
+        assert_eq!(of_source_names(&own, &[other(&["elsewhere"])]), None);
+        let found = of_source_names(&own, &[other(&["elsewhere", "rows"])]).unwrap();
+        assert!(found.contains("`memory:///other` (`rows`)"), "{found}");
     }
 }

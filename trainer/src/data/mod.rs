@@ -5,5 +5,6 @@ pub(crate) mod loaders;
 pub(crate) mod mixture;
 pub(crate) mod quarantine;
 pub(crate) mod samples;
+mod shared_rows;
 pub(crate) mod task;
 pub(crate) mod transform_artefact;

@@ -183,17 +183,19 @@ pub(crate) fn of_split(
     Some(Warning::new(CODE, message).with_key(KEY))
 }
 
-/// Share of the training mean up to which a baseline's error is none, as far as stored numbers say.
+/// Fraction of the training mean up to which a baseline's error is none, as far as stored numbers say.
 const ROUNDING: f64 = 1e-6;
 
-/// The warning of a target without any other value than the training mean on these splits.
+/// The warning of a target without any other value than the training mean on these splits. A split of equal targets has no `r2`;
+/// the error alone says nothing, as different targets may be close to each other beside a large mean.
 pub(crate) fn constant_target(task: &Task, baselines: [&Metrics; 2]) -> Option<Warning> {
     let Task::Regression { mean, .. } = task else {
         return None;
     };
     let is_constant = |baseline: &Metrics| {
         let error = baseline.get("rmse");
-        error.is_some_and(|rmse| *rmse <= ROUNDING * mean.abs())
+        let is_mean = error.is_some_and(|rmse| *rmse <= ROUNDING * mean.abs());
+        is_mean && !baseline.contains_key("r2")
     };
     baselines.into_iter().all(is_constant).then(|| {
         let message = format!(
@@ -326,6 +328,18 @@ mod tests {
         assert!(found.message.contains("`7.5`"), "{found:?}");
         assert_eq!(constant_target(&task, [&none, &some]), None);
         assert_eq!(constant_target(&task, [&Metrics::new(), &none]), None);
+    }
+
+    #[test]
+    fn different_targets_close_to_a_large_mean_are_not_constant() {
+        // `1700000000 + 3 * k` for 600 values of `k`.
+        let task = Task::Regression {
+            mean: 1_700_000_898.5,
+            offset: 1_700_000_898.5,
+            scale: 519.6,
+        };
+        let varied = metrics(&[("rmse", 519.6), ("r2", 0.0)]);
+        assert_eq!(constant_target(&task, [&varied, &varied]), None);
     }
 
     fn metrics(values: &[(&str, f64)]) -> Metrics {

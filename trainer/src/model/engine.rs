@@ -38,7 +38,10 @@ use burn::tensor::{Device, StreamId, Tensor, TensorData};
 use feedline_schemas::report::Warning;
 
 use self::parts::{BatchCut, PartWorkers};
-pub(crate) use self::{gradient::Computed, on_device::{GradientSink, OnDevice}};
+pub(crate) use self::{
+    gradient::Computed,
+    on_device::{GradientSink, OnDevice},
+};
 use crate::{
     data::samples::{ModelInputs, Samples, Targets},
     device::{Backend, DeviceKind, Upload as _, is_processor, numbers},

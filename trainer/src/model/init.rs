@@ -5,6 +5,7 @@ mod feature_order;
 mod matrix_layout;
 mod output_order;
 mod renaming;
+mod text_ids;
 mod warnings;
 mod weights_file;
 
@@ -18,7 +19,7 @@ use safetensors::SafeTensors;
 
 pub use self::weights_file::split;
 pub(crate) use self::weights_file::{
-    CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, Weights,
+    CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY, Weights,
 };
 use self::{
     differences::Differences, feature_order::arrange_rows, matrix_layout::FileMatrix,
@@ -32,6 +33,7 @@ use crate::{
         layers::{Layout, Parameter},
         pytorch_layout::{self, FoundTensor},
     },
+    plan::InputNames,
 };
 
 /// Ending of a counter of PyTorch's batch norm, which computes nothing.
@@ -44,8 +46,8 @@ pub(crate) struct InitTarget<'a> {
     pub(crate) outputs: usize,
     /// Classes of the dataset by id; none where no class is predicted.
     pub(crate) classes: &'a [String],
-    /// Features of a row of the dataset, in order; none where samples have none.
-    pub(crate) features: &'a [String],
+    /// Features of a row of the dataset, and the meaning of its token ids.
+    pub(crate) features: &'a InputNames,
     /// `true` where the model gives the features back.
     pub(crate) reconstructs: bool,
     /// Targets of the dataset by output, where several numbers are predicted; otherwise none.
@@ -55,12 +57,12 @@ pub(crate) struct InitTarget<'a> {
 impl Weights {
     /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays. The
     /// columns of the output layer follow the classes of `target`, and the rows of layers that read features follow its
-    /// features. Returns warnings.
+    /// features; token ids must be the same. Returns warnings.
     ///
     /// # Errors
     /// [`Error::Config`] when the file cannot be read, or a tensor has another shape or a number that is not finite; for a
     /// layout that is unknown or mixed; for differences, where `config` is strict; for a pattern that describes nothing,
-    /// for outputs of other classes, and for other features.
+    /// for outputs of other classes, for other features, and for other token ids.
     pub(crate) fn put(
         &self,
         config: &InitConfig,
@@ -85,8 +87,13 @@ impl Weights {
             .collect();
         let mut warnings = Warnings::default();
         let places = self.match_outputs(config, target, head.as_ref(), &taken, &mut warnings)?;
-        let readers = layout.readers(target.features.len());
-        let moved = self.match_features(target.features, &readers, &taken, &mut warnings)?;
+        let InputNames { features, text_ids } = target.features;
+        if let Some(text_ids) = text_ids {
+            let parameters = (layout, head.as_ref());
+            self.match_text_ids(text_ids, parameters, &taken, &mut warnings)?;
+        }
+        let readers = layout.readers(features.len());
+        let moved = self.match_features(features, &readers, &taken, &mut warnings)?;
         let matrices = matrices_of(layout, &taken, &tensors);
         let file_layout = self.find_layout(config, &matrices, &mut warnings)?;
         let differences = self.copy_tensors(
@@ -277,10 +284,15 @@ mod tests {
         }
     }
 
-    const NUMBER: InitTarget<'_> = InitTarget {
+    static NO_NAMES: InputNames = InputNames {
+        features: Vec::new(),
+        text_ids: None,
+    };
+
+    static NUMBER: InitTarget<'static> = InitTarget {
         outputs: 1,
         classes: &[],
-        features: &[],
+        features: &NO_NAMES,
         reconstructs: false,
         targets: &[],
     };
@@ -409,7 +421,7 @@ mod tests {
         let target = InitTarget {
             outputs: classes.len(),
             classes: &classes,
-            features: &[],
+            features: &NO_NAMES,
             reconstructs: false,
             targets: &[],
         };
@@ -440,7 +452,10 @@ mod tests {
         Linear::new(&mut b, "layer.0", &[features.len()], 2, Gain::He);
         Linear::new(&mut b, "layer.1", &[2], 1, Gain::Glorot);
         let layout = b.finish();
-        let features: Vec<String> = features.iter().map(|name| (*name).to_owned()).collect();
+        let features = InputNames {
+            features: features.iter().map(|name| (*name).to_owned()).collect(),
+            text_ids: None,
+        };
         let target = InitTarget {
             features: &features,
             ..NUMBER
@@ -605,7 +620,7 @@ mod tests {
                 outputs: targets.len(),
                 classes: &[],
                 targets: &targets,
-                features: &[],
+                features: &NO_NAMES,
                 reconstructs: false,
             };
             let mut bucket = vec![0.0; layout.len()];

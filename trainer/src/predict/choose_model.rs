@@ -30,7 +30,7 @@ use crate::{
     data::{images, loaders::settled, task::Task},
     error::Error,
     model::{init::Weights, models},
-    reporting::{runs, settings_of::differences},
+    reporting::{runs, settings_of::differing_values},
 };
 
 /// Runs that an error names.
@@ -418,10 +418,7 @@ impl Chooser<'_> {
             return BTreeMap::new();
         };
         let (own, its) = (own.settings.named_config(), settings.named_config());
-        let differing = differences(&[&own, &its]).into_iter();
-        differing
-            .map(|(key, values)| (key, values[1].clone().unwrap_or_else(|| "-".to_owned())))
-            .collect()
+        differing_values(&own, &its, &record.config)
     }
 }
 

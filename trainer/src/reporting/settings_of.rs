@@ -21,6 +21,9 @@ use crate::{
 /// Keys that choose what other keys there are: they are compared with the plain defaults.
 const TYPES: [&str; 3] = ["model.type", "optimizer.type", "schedule.type"];
 
+/// Keys whose values in the name of a run leave out the places of files and datasets.
+const PLACES: [&str; 2] = ["init.from", "mixture.sources"];
+
 /// The configuration by key, such as `model.hidden`; values as JSON, those that are absent left out.
 pub(crate) fn flat(config: &TrainConfig) -> BTreeMap<String, String> {
     let mut flat = BTreeMap::new();
@@ -140,6 +143,29 @@ pub(crate) fn differences(configs: &[&TrainConfig]) -> BTreeMap<String, Vec<Opti
     differing
 }
 
+/// The keys that differ between two configurations as they name runs, with the values of the run `its`, whose record has the
+/// configuration `recorded`; an absent value is `-`.
+pub(crate) fn differing_values(
+    own: &TrainConfig,
+    its: &TrainConfig,
+    recorded: &TrainConfig,
+) -> BTreeMap<String, String> {
+    let recorded = flat(recorded);
+    let value = |key: &str, of_name: Option<&String>| {
+        let place = PLACES.contains(&key).then(|| recorded.get(key)).flatten();
+        place
+            .or(of_name)
+            .map_or_else(|| "-".to_owned(), String::clone)
+    };
+    let differing = differences(&[own, its]).into_iter();
+    differing
+        .map(|(key, values)| {
+            let value = value(&key, values[1].as_ref());
+            (key, value)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use feedline_schemas::config::{ImagesConfig, OptimizerKind, ScheduleKind};
@@ -219,5 +245,30 @@ mod tests {
         ]);
         assert_eq!(found, expected);
         assert!(differences(&[&plain]).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_weights_that_differs_is_named_by_its_place() {
+        let (own, mut recorded) = (TrainConfig::default(), TrainConfig::default());
+        let init = InitConfig {
+            from: "base.safetensors".into(),
+            rename: Vec::new(),
+            layout: None,
+            strict: true,
+            replace: Vec::new(),
+            classes: Vec::new(),
+        };
+        recorded.init = Some(init.clone());
+        recorded.learning_rate = 0.5;
+        let mut its = recorded.clone();
+        its.init = Some(InitConfig {
+            from: String::new(),
+            ..init
+        });
+        let found = differing_values(&own, &its, &recorded);
+        assert_eq!(found["init.from"], "base.safetensors");
+        assert_eq!(found["learning_rate"], "0.5");
+        let found = differing_values(&its, &own, &own);
+        assert_eq!(found["init.from"], "-");
     }
 }

@@ -84,6 +84,8 @@ struct NumberSums {
     baseline_absolutes: f64,
     /// Of the model's errors, with their sign.
     errors: f64,
+    /// Lowest and highest target as stored.
+    range: [f32; 2],
     /// Targets and predictions.
     sample: EvenSample<[f32; 2]>,
 }
@@ -334,6 +336,7 @@ impl NumberSums {
             baseline_squares: 0.0,
             baseline_absolutes: 0.0,
             errors: 0.0,
+            range: [f32::INFINITY, f32::NEG_INFINITY],
             sample: EvenSample::new(SAMPLED_ROWS),
         }
     }
@@ -348,13 +351,19 @@ impl NumberSums {
         self.baseline_squares += difference * difference;
         self.baseline_absolutes += difference.abs();
         self.errors += error;
+        let [lowest, highest] = self.range;
+        self.range = [lowest.min(y), highest.max(y)];
         let target = f64::from(y) * self.scale + self.offset;
         self.sample.add([single(target), single(target + error)]);
     }
 
-    /// Sum of squares about the split's own mean.
+    /// Sum of squares about the split's own mean; 0 where all targets are equal, whatever rounding leaves of the difference.
     fn total(&self, n: f64) -> f64 {
-        self.baseline_squares - self.baseline * self.baseline / n
+        let [lowest, highest] = self.range;
+        match lowest < highest {
+            true => self.baseline_squares - self.baseline * self.baseline / n,
+            false => 0.0,
+        }
     }
 
     /// Errors of the model over `n` rows.
@@ -592,5 +601,15 @@ mod tests {
         });
         add(&mut evaluation, &[0.5], &[0.25], Targets::Numbers(&[0.0]));
         check(&evaluation.metrics(), &[("rmse", 0.5), ("mae", 0.5)]);
+        // The sums of these seven equal targets differ by a rest of rounding, 2.8e-17.
+        let mut evaluation = Evaluation::new(&Task::Regression {
+            mean: 0.2,
+            offset: 0.1,
+            scale: 0.7,
+        });
+        let targets = Targets::Numbers(&[0.3; 7]);
+        add(&mut evaluation, &[0.0; 7], &[1.0; 7], targets);
+        assert!(!evaluation.metrics().contains_key("r2"));
+        assert!(!evaluation.baseline().contains_key("r2"));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use feedline_schemas::{
+    checkpoint::TextIds,
     config::{InitConfig, WeightLayout},
     ids::Hash128,
 };
@@ -28,6 +29,9 @@ pub(crate) const FEATURES_KEY: &str = "features";
 
 /// Metadata entry of an export: the names of several targets by output, as a JSON list.
 pub(crate) const TARGETS_KEY: &str = "targets";
+
+/// Metadata entry of an export: the meaning of the token ids of a text, as JSON.
+pub(crate) const TEXT_IDS_KEY: &str = "text_ids";
 
 /// Metadata entry of an export: the layout of its matrices, as in the configuration.
 pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
@@ -80,6 +84,18 @@ impl Weights {
             None => serde_json::from_str(entries.get(FEATURES_KEY)?).ok(),
         };
         found.filter(|names: &Vec<String>| !names.is_empty())
+    }
+
+    /// Meaning of the token ids that the weights are for, as the file says.
+    pub(super) fn text_ids(&self) -> Option<TextIds> {
+        let entries = self.metadata();
+        match entries.get(METADATA_KEY) {
+            Some(header) => {
+                let header: Value = serde_json::from_str(header).ok()?;
+                serde_json::from_value(header.get(TEXT_IDS_KEY)?.clone()).ok()
+            }
+            None => serde_json::from_str(entries.get(TEXT_IDS_KEY)?).ok(),
+        }
     }
 
     /// The layout that the file names; a run's is the program's own.

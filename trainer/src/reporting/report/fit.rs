@@ -4,10 +4,10 @@
 //! after it, both without label smoothing. The test split has no part in them: advice that follows it would fit it.
 //! *Last third*: the last third of the epochs, at least three. *Trend*: the change of the
 //! least-squares line over the last third, as a share of the mean loss there. *Gap*: the excess of
-//! the validation loss over the training loss, as a share of the training loss. *Spike*: a training
-//! loss that rose above the first one, to three times the lowest before it; of a model that is
-//! hardly better than its baseline also one far above its validation loss. The first rule that
-//! holds gives the verdict.
+//! the validation loss over the training loss, as a share of the training loss. *Spike*: a mean of
+//! five logged training losses in a row that rose above the first such mean, to three times the
+//! lowest before it, of at least 20 logged ones; of a model that is hardly better than its baseline
+//! also one loss far above its validation loss. The first rule that holds gives the verdict.
 
 use feedline_schemas::{
     checkpoint::BestEpoch,
@@ -42,12 +42,18 @@ const HARDLY: f64 = 0.95;
 /// One this many times the baseline's is worse.
 const WORSE: f64 = 1.05;
 
-/// A training loss this many times the lowest before it, or the validation loss of a model that has learnt nothing, is a
-/// spike.
+/// A mean of training losses this many times the lowest before it, or a training loss this many times the validation loss of a
+/// model that has learnt nothing, is a spike.
 const SPIKE: f64 = 3.0;
 
 /// The same for the first one that is known: an untrained model may be somewhat worse than one that has learnt nothing.
 const FIRST_SPIKE: f64 = 10.0;
+
+/// Logged training losses in a row whose mean is compared, so that the noise of single batches is no spike.
+const WINDOW: usize = 5;
+
+/// Logged training losses below which no spike is looked for.
+const STEPS_MIN: usize = 20;
 
 /// Verdict on the curves.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +85,7 @@ struct Figures {
     is_unlike: bool,
     /// Lowest validation loss.
     lowest: f64,
-    /// The highest training loss, where it rose far above where it began.
+    /// The highest mean of some training losses in a row, where it rose far above where it began.
     spike: Option<f64>,
     dropout: f64,
 }
@@ -116,16 +122,27 @@ pub(crate) fn verdict(
     behind.unwrap_or_else(|| figures.verdict())
 }
 
-/// The highest loss of a run whose training loss rose far above where it began.
+/// The highest mean of [`WINDOW`] training losses in a row of a run whose training loss rose far above where it began.
 fn spike(curves: &Curves) -> Option<f64> {
-    let first = curves.steps.first()?.loss;
+    if curves.steps.len() < STEPS_MIN {
+        return None;
+    }
+    let windows = curves.steps.windows(WINDOW);
+    let mut means = windows.map(|window| {
+        let sum: f64 = window.iter().map(|point| point.loss).sum();
+        sum / exact_len(window.len())
+    });
+    let (untrained, first) = (curves.steps.first()?.loss, means.next()?);
+    // The first mean of a run that diverged at once is no beginning.
+    let rose_at_once = first > FIRST_SPIKE * untrained;
+    let first = if rose_at_once { untrained } else { first };
     let mut lowest = first;
     let mut highest: Option<f64> = None;
-    for point in &curves.steps {
-        if point.loss > first.max(SPIKE * lowest) {
-            highest = Some(highest.map_or(point.loss, |highest| highest.max(point.loss)));
+    for mean in means {
+        if mean > first.max(SPIKE * lowest) {
+            highest = Some(highest.map_or(mean, |highest| highest.max(mean)));
         }
-        lowest = lowest.min(point.loss);
+        lowest = lowest.min(mean);
     }
     highest
 }
@@ -472,25 +489,61 @@ mod tests {
         assert!(found.why.contains("a higher learning rate"), "{found:?}");
 
         // Nor is one that still learns after a spike.
-        let mut curves = Curves {
-            epochs: (0..9)
-                .map(|e| point(e, 1.0 - f64::from(e) / 20.0, 1.0 - f64::from(e) / 20.0))
-                .collect(),
-            steps: vec![
-                step(50, 2.0),
-                step(100, 1.0),
-                step(150, 9.0),
-                step(200, 0.9),
-            ],
-        };
-        let found = judged(&curves, None);
+        let found = judged(
+            &still_learning(|number| match number {
+                0..5 => 2.0,
+                12..17 => 9.0,
+                _ => 1.0,
+            }),
+            None,
+        );
         assert_eq!(found.word, "still learning");
         assert!(
             found.why.contains("rose to 9") && !found.why.contains("higher"),
             "{found:?}"
         );
-        curves.steps.remove(2);
+        let falling = judged(
+            &still_learning(|number| if number < 5 { 2.0 } else { 1.0 }),
+            None,
+        );
+        assert!(
+            falling.why.contains("a higher learning rate"),
+            "{falling:?}"
+        );
+    }
+
+    /// A run that still learns, with these losses at 24 logged steps.
+    fn still_learning(loss: impl Fn(u64) -> f64) -> Curves {
+        let falling = |epoch: u32| 1.0 - f64::from(epoch) / 20.0;
+        Curves {
+            epochs: (0..9)
+                .map(|epoch| point(epoch, falling(epoch), falling(epoch)))
+                .collect(),
+            steps: (0..24).map(|number| step(number, loss(number))).collect(),
+        }
+    }
+
+    #[test]
+    fn noise_of_single_batches_and_of_few_logged_steps_is_no_spike() {
+        // The first losses of a run on a table, one logged step each.
+        let begin = [1.06, 1.46, 2.10, 2.11, 1.58, 0.74, 2.24];
+        let mut curves = still_learning(|number| {
+            let place = usize::try_from(number).unwrap();
+            begin.get(place).copied().unwrap_or(0.9)
+        });
+        assert_eq!(spike(&curves), None);
         assert!(judged(&curves, None).why.contains("a higher learning rate"));
+        curves = still_learning(|number| if number < 12 { 1.0 } else { 9.0 });
+        assert_eq!(spike(&curves), Some(9.0));
+        curves.steps.truncate(19);
+        assert_eq!(spike(&curves), None);
+        // A run that rose at the second step has no mean before that.
+        let curves = still_learning(|number| match number {
+            0 => 1.0,
+            1..10 => 900.0,
+            _ => 0.9,
+        });
+        assert_eq!(spike(&curves), Some(900.0));
     }
 
     #[test]
