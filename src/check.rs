@@ -1,7 +1,9 @@
 //! `feedline check`: a pipeline's settings, secrets and sources, before anything runs.
 
 mod few_rows;
+mod rejects;
 mod rows_looked_at;
+mod version_samples;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -358,37 +360,11 @@ impl CheckedSource {
         self.rejected_sample = samples.into_iter().flatten().next().cloned();
         self.columns += preview.columns.len();
         self.warnings.clone_from(&preview.warnings);
+        let version = version_samples::version_warning(preview, config);
+        self.warnings.extend(version);
         self.error = preview.error.as_ref().or(preview.stop.as_ref()).cloned();
         if self.error.is_none() {
             self.judge_rejects(preview, config);
-        }
-    }
-
-    /// Reports more rejects than `contract.max_reject_fraction` allows: as an error where a run
-    /// cannot end otherwise, and as a warning where other rows may be better.
-    fn judge_rejects(&mut self, preview: &SourcePreview, config: &SourceConfig) {
-        let limit = config.contract.max_reject_fraction.get();
-        let of_sample = (preview.bad, preview.rows + preview.bad);
-        let of_page = (preview.rejected, preview.decided);
-        let (rejected, rows) = match preview.is_all && preview.decided == preview.rows {
-            true => (self.rejected, preview.rows + preview.bad),
-            false if of_page.0 > 0 && preview.bad == 0 => of_page,
-            false => of_sample,
-        };
-        if rejected == 0 || rejected as f64 <= limit * rows as f64 {
-            return;
-        }
-        let found = format!(
-            "{rejected} of {rows} rows looked at are rejected, more than `contract.max_reject_fraction` = {limit} allows"
-        );
-        if preview.is_all || rejected == rows {
-            let sample = self.rejected_sample.as_deref().unwrap_or_default();
-            self.error = Some(format!("{found}, such as {}", shortened(sample)));
-        } else {
-            let message = format!("{found}: a run stops if the other rows are no better");
-            let warning = Warning::new("many_rejects", message);
-            let warning = warning.with_key("contract.max_reject_fraction");
-            self.warnings.push(warning);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `feedline init`: inspects a URL, a file or a folder and writes a pipeline for it.
 
 mod advice;
+mod folder;
 mod location;
 mod numbers;
 mod pipeline;

@@ -99,8 +99,8 @@ pub enum Error {
     Frozen {
         /// Source name.
         r#source: String,
-        /// Key of the contract.
-        key: &'static str,
+        /// Key below `contract`.
+        key: String,
         /// Column, types and value.
         detail: String,
         /// The record, shortened.
@@ -264,7 +264,8 @@ impl Error {
 
 /// Alternatives to `freeze` for a key of the contract.
 fn instead(key: &str) -> &'static str {
-    match key {
+    // The rule of a column has the key at its end.
+    match key.rsplit('.').next().unwrap_or(key) {
         "types" => "`quarantine_row`, `null_value` or `widen`",
         "columns" => "`evolve`, `quarantine_row` or `null_value`",
         "nulls" => "`warn` or `quarantine_row`",

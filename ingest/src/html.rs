@@ -42,6 +42,7 @@ use feedline_schemas::{
     commit::{PageRun, Position},
     config::{PageExtract, SourceConfig},
     count::counted,
+    report::Warning,
 };
 use feedline_storage::Store;
 use url::Url;
@@ -52,6 +53,7 @@ use self::{
     fetcher::PageFetcher,
     link_policy::{LinkPolicy, skip},
     reader::{Readers, Rules},
+    rows::EMPTY_ROW,
     selector_drift::Drift,
     visit::{Visit, Visitor},
     visits_ahead::VisitsAhead,
@@ -109,6 +111,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         canonicals: Canonicals::default(),
         failures: HashMap::new(),
         landed: 0,
+        empty_rows: 0,
         failure: None,
         is_anew: false,
         kept: Kept::default(),
@@ -151,6 +154,8 @@ struct Crawl {
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
     landed: u64,
+    /// Rows in which no column has a value.
+    empty_rows: u64,
     /// The latest one.
     failure: Option<String>,
     /// True if a complete crawl is repeated.
@@ -184,9 +189,12 @@ impl Source for Crawl {
             self.walk.frontier.next(),
             "a crawl is asked for the pages in their order"
         );
-        let (records, crawled) = self.chunk().await?;
-        if self.walk.frontier.next() == self.walk.frontier.len() && self.landed == 0 {
-            return Err(self.nothing(&crawled));
+        let (records, mut crawled) = self.chunk().await?;
+        if self.walk.frontier.next() == self.walk.frontier.len() {
+            if self.landed == 0 {
+                return Err(self.nothing(&crawled));
+            }
+            crawled.warnings.extend(self.warn_of_unmatched());
         }
         Ok(self.page(records, crawled))
     }
@@ -330,11 +338,14 @@ impl Crawl {
                     let shared = self.canonicals.look(&at.url, &contents.records);
                     crawled.warnings.extend(shared);
                 }
-                self.landed += contents
-                    .records
-                    .iter()
-                    .filter(|r| matches!(r, Record::Value(_)))
-                    .count() as u64;
+                let count = |is: fn(&Record) -> bool| {
+                    let records = contents.records.iter();
+                    records.filter(|record| is(record)).count() as u64
+                };
+                self.landed += count(|record| matches!(record, Record::Value(_)));
+                self.empty_rows += count(
+                    |record| matches!(record, Record::Bad { reason, .. } if *reason == EMPTY_ROW),
+                );
                 records.extend(contents.records);
                 if let Some(reason) = contents.skipped {
                     skip(crawled, reason);
@@ -388,6 +399,31 @@ impl Crawl {
         }
     }
 
+    /// Warns of columns without a value in any row.
+    fn warn_of_unmatched(&self) -> Option<Warning> {
+        let page = &self.config.page;
+        if page.extract != PageExtract::Rows {
+            return None;
+        }
+        let names = self.drift.never_matched(self.landed).into_iter();
+        let columns = names.filter_map(|name| {
+            let place = page.columns.get(name)?;
+            Some(format!("`{name}` (`{place}`)"))
+        });
+        let columns: Vec<String> = columns.collect();
+        let have = match columns.len() {
+            0 => return None,
+            1 => "has",
+            _ => "have",
+        };
+        let message = format!(
+            "{} {have} no value in any of {}, so only nulls land; correct the selector in `page.columns`",
+            columns.join(", "),
+            counted(self.landed, "row")
+        );
+        Some(Warning::new("selector_without_match", message).with_key("page.columns"))
+    }
+
     /// Error of a crawl without any record.
     fn nothing(&self, crawled: &Crawled) -> Error {
         let failure = self
@@ -404,9 +440,13 @@ impl Crawl {
         } else {
             skipped.join(", ")
         };
-        let extract = match self.config.page.rows.as_deref() {
-            Some(rows) => format!("`page.rows` = `{rows}` matches nothing on them"),
-            None => "they have no text or rows, or may not be fetched".into(),
+        let extract = match (self.config.page.rows.as_deref(), self.empty_rows) {
+            (Some(rows), 0) => format!("`page.rows` = `{rows}` matches nothing on them"),
+            (Some(rows), empty) => format!(
+                "`page.rows` = `{rows}` matches {} on them, and no selector of `page.columns` finds a value in any",
+                counted(empty, "row")
+            ),
+            (None, _) => "they have no text or rows, or may not be fetched".into(),
         };
         Error::Body {
             url: Url::parse(&self.config.url)

@@ -18,6 +18,7 @@ mod number_settings;
 mod survey;
 mod text_columns;
 mod type_warnings;
+mod without_csv;
 
 use std::{collections::HashSet, mem};
 
@@ -30,7 +31,7 @@ pub(crate) use self::{
     distinct_values::DistinctValues,
     inferred::{Inferred, Types},
     survey::Survey,
-    type_warnings::{TYPE_WARNINGS, follow_settings, is_about_odd_values},
+    type_warnings::{CSV_NOT_USED, TYPE_WARNINGS, follow_settings, is_about_odd_values},
 };
 use crate::record_places::RecordPlaces;
 
@@ -68,7 +69,12 @@ pub(crate) fn of_new_columns(
     survey.set_places(places.clone());
     records.iter().for_each(|record| survey.add(record));
     survey.keep_columns(&new);
-    survey.infer(config)
+    let mut found = survey.infer(config);
+    // The columns that are known may have cells.
+    found
+        .warnings
+        .retain(|warning| warning.code != CSV_NOT_USED);
+    found
 }
 
 /// Names of columns with cells that are not `known`.

@@ -82,6 +82,7 @@ mod held_warnings;
 mod html;
 mod infer;
 mod landed_file;
+mod landed_rejects;
 mod landing_files;
 mod landing_folder;
 mod log_chain;
@@ -130,13 +131,14 @@ pub use self::{
     delta::delta,
     error::Error,
     infer::LargeIntegers,
+    landed_rejects::{LandedReject, landed_rejects},
     metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,
     repair::repair,
     rest::{Suggestion, suggest},
     resume::resume,
-    run::{IngestEnd, ingest, ingest_all, replay::replay},
+    run::{IngestEnd, JUDGED_AFTER, ingest, ingest_all, replay::replay},
     schedule::{ScheduleStatus, Scheduler, ServedSource},
     status::{report_stopped_run, status, status_with_lag},
     verify::verify,

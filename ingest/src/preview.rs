@@ -27,7 +27,16 @@ use crate::{
     infer::{DistinctValues, Inferred, LargeIntegers, Survey},
     run::open,
     settings::choose,
+    source::{Page, Source},
+    source_table::unit_of,
+    source_type::ReadUnit,
+    warnings::NEXT_PAGE_NOT_REQUESTED,
 };
+
+/// Most records, bytes and files that are read of files without a sample.
+const MAX_RECORDS: usize = 4096;
+const MAX_BYTES: u64 = 32 << 20;
+const MAX_FILES: usize = 64;
 
 /// The source with at most 4 tries of a request: a person waits for the result.
 pub(crate) fn with_few_tries(config: &SourceConfig) -> SourceConfig {
@@ -50,7 +59,8 @@ pub struct SourcePreview {
     /// A bad record: reason and place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_sample: Option<String>,
-    /// Number of records that the contract was asked about: those of the first page.
+    /// Number of records that the contract was asked about: those of the first page, or of the first
+    /// files.
     pub decided: u64,
     /// Number of records among the `decided` ones that the contract would reject.
     pub rejected: u64,
@@ -102,8 +112,9 @@ pub struct ColumnPreview {
 }
 
 /// Previews the sources, or only the source `only`, with their first `rows` records; lands and
-/// writes nothing. For `files` it reads the sample for type inference, for other sources their
-/// first page. A request is tried at most 4 times, or `retry.max_tries` if that is less.
+/// writes nothing. For `files` it reads the sample for type inference, and of files without one,
+/// such as texts, up to 64 files; for other sources it reads their first page. A request is tried at
+/// most 4 times, or `retry.max_tries` if that is less.
 ///
 /// ```
 /// use feedline_ingest::preview;
@@ -182,8 +193,8 @@ async fn look(
 ) -> Result<SourcePreview, Error> {
     let config = &with_few_tries(config);
     let mut source = open(config, context).await?;
-    let page = source.next_page(&Position::Start).await?;
-    let is_first_all = matches!(page.next, Position::Done { .. });
+    let mut page = source.next_page(&Position::Start).await?;
+    let mut is_first_all = matches!(page.next, Position::Done { .. });
     let sample = match is_first_all || config.infer.rows.get() == 0 {
         true => None,
         false => {
@@ -191,6 +202,12 @@ async fn look(
             source.survey(survey).await?
         }
     };
+    let has_sample = sample.as_ref().is_some_and(|survey| survey.rows() > 0);
+    // A row with `fetch` is a download.
+    if unit_of(config) == ReadUnit::File && !has_sample && config.fetch.is_none() {
+        page = read_on(source.as_mut(), page).await?;
+        is_first_all = matches!(page.next, Position::Done { .. });
+    }
     let noticed = source_warnings(source.as_mut(), &page);
     let config = config.clone();
     computing(move || {
@@ -208,9 +225,11 @@ async fn look(
             survey
         });
         let inferred = survey.infer(&config);
+        let mut codes = noticed.iter().map(|warning| warning.code.as_str());
+        let is_one_of_more = codes.any(|code| code == NEXT_PAGE_NOT_REQUESTED);
         let mut preview = SourcePreview {
             records,
-            is_all: is_first_all || is_sample_all,
+            is_all: (is_first_all || is_sample_all) && !is_one_of_more,
             warnings: noticed,
             ..SourcePreview::default()
         };
@@ -220,6 +239,23 @@ async fn look(
         Ok(preview)
     })
     .await
+}
+
+/// Adds the records of the next files to a first page: a text is a file of one record, and the
+/// first files may have none.
+async fn read_on(source: &mut dyn Source, mut page: Page) -> Result<Page, Error> {
+    for _ in 1..MAX_FILES {
+        let bytes: u64 = page.records.iter().map(Record::size).sum();
+        let is_enough = page.records.len() >= MAX_RECORDS || bytes >= MAX_BYTES;
+        if is_enough || matches!(page.next, Position::Done { .. }) {
+            break;
+        }
+        let next = source.next_page(&page.next).await?;
+        page.records.extend(next.records);
+        page.parts.extend(next.parts);
+        page.next = next.next;
+    }
+    Ok(page)
 }
 
 impl SourcePreview {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray};
+use feedline_readers::file_format::{self, Kind};
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position},
     config::SourceConfig,
@@ -13,11 +14,12 @@ use feedline_storage::Store;
 
 use crate::{
     backfill::slices_report,
-    batch::rejects::{self, describe, keys_of},
+    batch::rejects::{self, ENCODING, describe, keys_of},
     error::Error,
     held_warnings::holding,
     landed_file, plain_secrets,
     source::Requests,
+    source_table::source_type,
 };
 
 /// Adds a source to the pipeline's sums.
@@ -62,7 +64,10 @@ pub(crate) async fn source_report(
         children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,
-        reject_keys: reject_keys(totals.rejected_by_reason.keys()),
+        reject_keys: reject_keys(
+            totals.rejected_by_reason.keys(),
+            may_set_encoding(config, last),
+        ),
         rejected_by_reason: totals.rejected_by_reason,
         reject_sample: sample,
         skipped: totals.skipped,
@@ -94,13 +99,33 @@ pub(crate) async fn source_report(
     }
 }
 
-/// Configuration keys of those of the `reasons` that have some.
-fn reject_keys<'a>(reasons: impl Iterator<Item = &'a String>) -> BTreeMap<String, Vec<String>> {
+/// Configuration keys of those of the `reasons` that have some; `csv.encoding` only for records
+/// that it decodes.
+fn reject_keys<'a>(
+    reasons: impl Iterator<Item = &'a String>,
+    may_set_encoding: bool,
+) -> BTreeMap<String, Vec<String>> {
     let keys = reasons.map(|reason| {
-        let keys = keys_of(reason).iter().map(|key| (*key).to_owned());
+        let keys = keys_of(reason).iter();
+        let keys = keys.filter(|key| may_set_encoding || **key != ENCODING);
+        let keys = keys.map(|key| (*key).to_owned());
         (reason.clone(), keys.collect::<Vec<_>>())
     });
     keys.filter(|(_, keys)| !keys.is_empty()).collect()
+}
+
+/// Returns true if the records of a source come from CSV, by its URL, its settings, and the files
+/// or the responses that were read.
+fn may_set_encoding(config: &SourceConfig, last: Option<&CommitEntry>) -> bool {
+    let named = file_format::named(&config.url, config.format, None);
+    let is_named = matches!(named, Some((Kind::Csv { .. }, _)));
+    let has_cells = last.is_some_and(|entry| {
+        let state = &entry.state;
+        let has_cells =
+            source_type(config).rejects_have_cells(config, &state.warnings, &state.position);
+        has_cells.unwrap_or_default()
+    });
+    is_named || has_cells
 }
 
 /// Warns of dropped duplicates if they exceed one record in a hundred and no setting explains them
@@ -153,4 +178,29 @@ pub(crate) async fn reject_sample(
         text(rejects::DETAIL),
         text(rejects::RAW),
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    #[test]
+    fn the_key_of_an_encoding_is_named_for_csv_alone() {
+        let keys = |url: &str, more: &str| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{url}'\n{more}"
+            );
+            let config = load("p", &text, &[]).unwrap().config.source.remove(0);
+            let reason = "invalid_utf8".to_owned();
+            let reasons = [&reason].into_iter();
+            let keys = reject_keys(reasons, may_set_encoding(&config, None));
+            keys.get("invalid_utf8").cloned().unwrap_or_default()
+        };
+        assert_eq!(keys("in/*.csv", ""), ["csv.encoding"]);
+        assert_eq!(keys("in/*.txt", "format = 'csv'\n"), ["csv.encoding"]);
+        assert!(keys("in/*.ndjson", "").is_empty());
+        assert!(keys("in/*.txt", "format = 'text'\n").is_empty());
+    }
 }

@@ -24,6 +24,7 @@ use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tracing::info;
 
+pub use self::batch_commit::JUDGED_AFTER;
 use self::{deferral::check_deferral, source_run::Run};
 use crate::{
     amend::compact_when_due,

@@ -1,11 +1,14 @@
 //! Plain text as records: a file is one document, or several with a separator between them.
 
+use encoding_rs::{Encoding, UTF_8};
+
 use crate::{record::Record, rows::Rows, value::Value};
 
-/// Reads documents; a record is an object with `text`, the unchanged characters of the file.
+/// Reads documents; a record is an object with `text`, the unchanged characters of the file. The
+/// file is UTF-8, or UTF-16 with a byte order mark.
 #[derive(Debug)]
 pub struct TextRows {
-    /// Without a byte order mark.
+    /// Without a byte order mark; UTF-16 as UTF-8.
     bytes: Vec<u8>,
     separator: Option<Vec<u8>>,
     /// Offset of the next document; past the end after the last.
@@ -61,9 +64,20 @@ const INVALID_UTF8: &str = "invalid_utf8";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// The text of a file that begins with a byte order mark of UTF-16; none of another file, and of
+/// one that is damaged.
+fn decode_wide(bytes: &[u8]) -> Option<String> {
+    let (encoding, mark) = Encoding::for_bom(bytes).filter(|(encoding, _)| *encoding != UTF_8)?;
+    let text = encoding.decode_without_bom_handling_and_without_replacement(&bytes[mark..])?;
+    Some(text.into_owned())
+}
+
 impl TextRows {
     /// The documents of a file's bytes. `separator` has at least one character.
     pub fn new(mut bytes: Vec<u8>, separator: Option<&str>) -> Self {
+        if let Some(text) = decode_wide(&bytes) {
+            bytes = text.into_bytes();
+        }
         let mark = if bytes.starts_with(BYTE_ORDER_MARK) {
             BYTE_ORDER_MARK.len()
         } else {
@@ -107,7 +121,7 @@ impl TextRows {
     fn text(&self, start: usize, end: usize) -> Result<&str, String> {
         std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
             format!(
-                "the document that begins at byte {}: byte {} of the file is not UTF-8",
+                "the document that begins at byte {}: byte {} of the file is not UTF-8; convert the file to UTF-8",
                 self.mark + start,
                 self.mark + start + e.valid_up_to()
             )
@@ -171,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_utf16_with_a_byte_order_mark_is_decoded() {
+        let wide = |to_bytes: fn(u16) -> [u8; 2]| {
+            let units = "\u{feff}a|\u{e4}\u{1f600}".encode_utf16();
+            units.flat_map(to_bytes).collect::<Vec<u8>>()
+        };
+        let expected = [r#"{"text":"a"}"#, "{\"text\":\"\u{e4}\u{1f600}\"}"];
+        assert_eq!(read(&wide(u16::to_le_bytes), Some("|")), expected);
+        assert_eq!(read(&wide(u16::to_be_bytes), Some("|")), expected);
+        // Half a character at the end.
+        let damaged = read(b"\xff\xfea\x00b", None);
+        assert!(damaged[0].contains("is not UTF-8"), "{damaged:?}");
+    }
+
+    #[test]
     fn documents_stand_between_separators_and_blank_ones_are_none() {
         let expected = [r#"{"text":"a\nb"}"#, r#"{"text":"\nc"}"#, r#"{"text":"d"}"#];
         assert_eq!(read(b"a\nb\n\n\nc\n\n  \n\nd", Some("\n\n")), expected);
@@ -186,7 +214,7 @@ mod tests {
             read(b"\xef\xbb\xbfab|c\xffd|e", Some("|")),
             [
                 r#"{"text":"ab"}"#,
-                "the document that begins at byte 6: byte 7 of the file is not UTF-8 | c\u{fffd}d",
+                "the document that begins at byte 6: byte 7 of the file is not UTF-8; convert the file to UTF-8 | c\u{fffd}d",
                 r#"{"text":"e"}"#
             ]
         );

@@ -1,16 +1,11 @@
 //! The kind of data behind a URL or a path.
 
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt, fs, path::Path};
 
 use anyhow::bail;
-use feedline_image::{Format, Header, ImageLimits};
 use feedline_readers::file_format::TABLE_ENDINGS;
 
-use super::{ColumnRoles, NumberFormat, pipeline::image_sides};
-use crate::output::counted;
+use super::{ColumnRoles, NumberFormat, folder::of_folder, pipeline::image_sides};
 
 /// Endings of images.
 const IMAGES: [&str; 10] = [
@@ -20,10 +15,6 @@ const IMAGES: [&str; 10] = [
 const TEXTS: [&str; 2] = ["txt", "md"];
 /// Endings of archives of images.
 const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
-/// Maximum number of examined entries of a folder.
-const MAX_ENTRIES: usize = 10_000;
-/// Number of images whose size is read.
-const MEASURED: usize = 32;
 
 /// Kind of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,12 +87,14 @@ pub(crate) struct Location {
     pub(crate) number_settings: Vec<String>,
     /// Number of columns, if the contract has to allow them.
     pub(crate) max_columns: Option<usize>,
+    /// Files of a folder that the pattern in `url` does not match, for a message.
+    pub(crate) left_out: Option<String>,
 }
 
 impl Location {
     /// Decisions by the data itself, each with its key.
     pub(crate) fn decisions(&self) -> Vec<String> {
-        let mut decisions = Vec::new();
+        let mut decisions: Vec<String> = self.left_out.iter().cloned().collect();
         if let Some(encoding) = &self.encoding {
             decisions.push(format!(
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
@@ -227,15 +220,11 @@ impl Location {
             };
             return Ok(Self::plain(given, content, name));
         }
-        let (url, content, shorter_side) = of_folder(path, given)?;
-        Ok(Self {
-            shorter_side,
-            ..Self::plain(&url, content, name)
-        })
+        of_folder(path, given, name)
     }
 
     /// Data that are read without further settings.
-    fn plain(url: &str, content: Content, name: String) -> Self {
+    pub(super) fn plain(url: &str, content: Content, name: String) -> Self {
         Self {
             url: url.to_owned(),
             content,
@@ -249,13 +238,14 @@ impl Location {
             number_column: None,
             number_settings: Vec::new(),
             max_columns: None,
+            left_out: None,
         }
     }
 }
 
 /// Class of a file by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileClass {
+pub(super) enum FileClass {
     Table,
     Image,
     Text,
@@ -270,7 +260,8 @@ pub(crate) fn is_data_file(name: &str) -> bool {
     )
 }
 
-fn class_of(name: &str) -> Option<FileClass> {
+/// Class of the file called `name`; `None` for another ending.
+pub(super) fn class_of(name: &str) -> Option<FileClass> {
     let name = name.to_lowercase();
     let has = |endings: &[&str]| endings.iter().any(|end| name.ends_with(&format!(".{end}")));
     if has(&ARCHIVES) {
@@ -290,131 +281,6 @@ fn class_of(name: &str) -> Option<FileClass> {
         () if has(&IMAGES) => Some(FileClass::Image),
         () if has(&TEXTS) => Some(FileClass::Text),
         () => None,
-    }
-}
-
-/// The pattern and the kind of the files that a folder has most of, and the shorter side of images.
-fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Option<u32>)> {
-    let (mut files, mut roots) = (Vec::new(), Vec::new());
-    collect(folder, &mut files, &mut roots);
-    let of_class = |class: FileClass| {
-        let found = files
-            .iter()
-            .filter(move |path| class_of(&path.to_string_lossy()) == Some(class));
-        found.collect::<Vec<_>>()
-    };
-    let (tables, images, texts) = (
-        of_class(FileClass::Table),
-        of_class(FileClass::Image),
-        of_class(FileClass::Text),
-    );
-    let base = given.trim_end_matches('/');
-    if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
-        let has_classes = images.iter().all(|path| path.parent() != Some(folder));
-        let content = Content::Images { has_classes };
-        return Ok((base.to_owned(), content, shorter_side(&images)));
-    }
-    // Files of one ending are one table or one set of documents.
-    let most = if tables.len() >= texts.len() {
-        &tables
-    } else {
-        &texts
-    };
-    let Some(ending) = commonest_ending(most) else {
-        bail!(
-            "no file below `{given}` has an ending of a known format ({} looked at); name a file, or write the pipeline by hand",
-            counted(files.len() as u64, "file")
-        );
-    };
-    let is_flat = most.iter().all(|path| path.parent() == Some(folder));
-    let pattern = match is_flat {
-        true => format!("{base}/*{ending}"),
-        false => format!("{base}/**/*{ending}"),
-    };
-    if !is_flat && let Some(root) = roots.iter().find(|root| has_ending(root, &ending)) {
-        bail!(
-            "`{pattern}` would read `{}` too, in which a pipeline keeps its own files; name the folder of the data, or move one of both",
-            root.display()
-        );
-    }
-    let content = match tables.len() >= texts.len() {
-        true => Content::Table,
-        false => Content::Texts { is_single: false },
-    };
-    Ok((pattern, content, None))
-}
-
-/// Median of the shorter sides of images spread over `files`.
-fn shorter_side(files: &[&PathBuf]) -> Option<u32> {
-    let stride = files.len().div_ceil(MEASURED).max(1);
-    let limits = ImageLimits::default();
-    let measured = files.iter().step_by(stride).filter_map(|path| {
-        let header = Header::read(&fs::read(path).ok()?, Format::ALL, &limits).ok()?;
-        let (width, height) = header.upright_sides();
-        Some(width.min(height))
-    });
-    let mut sides: Vec<u32> = measured.collect();
-    sides.sort_unstable();
-    sides.get(sides.len() / 2).copied()
-}
-
-fn commonest_ending(files: &[&PathBuf]) -> Option<String> {
-    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    for file in files {
-        let name = file.file_name()?.to_string_lossy().into_owned();
-        let packed = [".gz", ".zst"]
-            .into_iter()
-            .find(|end| name.ends_with(end))
-            .unwrap_or("");
-        let plain = name.strip_suffix(packed).unwrap_or(&name);
-        let ending = plain.rfind('.').map_or("", |at| &plain[at..]);
-        *counts.entry(format!("{ending}{packed}")).or_default() += 1;
-    }
-    let most = counts.into_iter().max_by_key(|(_, count)| *count);
-    most.map(|(ending, _)| ending)
-}
-
-/// Returns true for the root of a pipeline: a folder with commit logs, which are at
-/// `landing/SOURCE/log`, or with a dataset that was built.
-fn is_root(folder: &Path) -> bool {
-    let landing = fs::read_dir(folder.join("landing")).into_iter().flatten();
-    let mut sources = landing.flatten().map(|entry| entry.path());
-    sources.any(|source| source.join("log").is_dir()) || folder.join("dataset/CURRENT").is_file()
-}
-
-/// Returns true if a file below `folder` has the ending.
-fn has_ending(folder: &Path, ending: &str) -> bool {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        collect(&folder, &mut files, &mut folders);
-    }
-    let mut names = files.iter().filter_map(|path| path.to_str());
-    names.any(|name| name.ends_with(ending))
-}
-
-/// Adds the files below `folder` to `files`, but for those of the roots of pipelines, which are
-/// added to `roots`.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>, roots: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return;
-    };
-    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    for path in entries {
-        let is_hidden = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if files.len() >= MAX_ENTRIES || is_hidden {
-            continue;
-        }
-        if path.is_dir() && is_root(&path) {
-            roots.push(path);
-        } else if path.is_dir() {
-            collect(&path, files, roots);
-        } else {
-            files.push(path);
-        }
     }
 }
 
@@ -457,71 +323,6 @@ mod tests {
             (Content::Api, "items".into())
         );
         assert_eq!(of("https://api.a.org/"), (Content::Api, "api".into()));
-    }
-
-    #[test]
-    fn folders_are_what_most_of_their_files_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str| {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "x").unwrap();
-        };
-        let given = folder.path().display().to_string();
-        let of =
-            || Location::new(&given).map(|found| (found.url.replace(&given, ""), found.content));
-        put("README");
-        let error = of().unwrap_err().to_string();
-        assert!(error.contains("1 file looked at"), "{error}");
-        put("a/1.csv");
-        put("a/2.csv");
-        put("notes.parquet");
-        assert_eq!(of().unwrap(), ("/**/*.csv".into(), Content::Table));
-        (0..4).for_each(|n| put(&format!("t{n}.txt")));
-        assert_eq!(
-            of().unwrap(),
-            ("/*.txt".into(), Content::Texts { is_single: false })
-        );
-        (0..5).for_each(|n| put(&format!("cats/{n}.jpg")));
-        assert_eq!(
-            of().unwrap(),
-            (String::new(), Content::Images { has_classes: true })
-        );
-        put("6.jpg");
-        assert_eq!(
-            of().unwrap(),
-            (String::new(), Content::Images { has_classes: false })
-        );
-    }
-
-    #[test]
-    fn the_files_of_a_pipeline_that_has_run_are_no_data() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str| {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "x").unwrap();
-        };
-        let given = folder.path().display().to_string();
-        let of = || Location::new(&given).map(|found| found.url.replace(&given, ""));
-        put("feedline-data/a/landing/s/log/00000000000000000000.json");
-        put("feedline-data/a/landing/s/data/0.parquet");
-        put("feedline-data/a/dataset/manifest-000001.json");
-        put("feedline-data/b/dataset/CURRENT");
-        put("feedline-data/b/dataset/manifest-000001.json");
-        let error = of().unwrap_err().to_string();
-        assert!(error.contains("0 files looked at"), "{error}");
-        put("rows.json");
-        assert_eq!(of().unwrap(), "/*.json");
-        put("more/rows.csv");
-        put("more/others.csv");
-        assert_eq!(of().unwrap(), "/**/*.csv");
-        // The pattern would match the manifests.
-        put("more/1.json");
-        put("more/2.json");
-        put("more/3.json");
-        let error = of().unwrap_err().to_string();
-        assert!(error.contains("feedline-data/a` too"), "{error}");
     }
 
     #[test]

@@ -51,20 +51,22 @@ fn is_number(column: &ColumnPreview) -> bool {
 }
 
 /// Key that reads the text of column `name` as numbers, where a warning of the preview names both.
-pub(super) fn number_key<'p>(name: &str, preview: &'p SourcePreview) -> Option<&'p str> {
+pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> {
     let codes = [
         "looks_like_decimal_comma",
         "looks_like_thousands",
         "looks_like_spaced_thousands",
         "looks_like_percent",
         "looks_like_currency",
+        "leading_zeros",
     ];
     let item = format!("`{name}` (");
     let mut warnings = preview.warnings.iter();
     let warning = warnings.find(|warning| {
         codes.contains(&warning.code.as_str()) && warning.message.contains(&item)
     })?;
-    warning.key.as_deref()
+    let key = warning.key.as_deref()?;
+    Some(key.replace("<name>", name))
 }
 
 /// Settings of a dataset that make a number of the digits in the text column `name`.

@@ -61,6 +61,7 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         number_column,
         number_settings,
         max_columns,
+        left_out,
         ..
     } = location;
     let (kind, format) = match content {
@@ -78,6 +79,11 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         format!("type = {}", quoted(kind)),
     ];
     lines.extend(format.map(|format| format!("format = {}", quoted(format))));
+    lines.extend(
+        left_out
+            .as_deref()
+            .map(|text| format!("# {}", one_line(text))),
+    );
     lines.push(format!("url = {}", quoted(url)));
     if let Some(variable) = bearer {
         lines.push(format!(
@@ -411,6 +417,7 @@ mod tests {
                 encoding: (content == Content::Table).then(|| "latin1".to_owned()),
                 has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
+                left_out: Some("2 files are not read".to_owned()),
             };
             for columns in [None, Some(&columns), Some(&of_texts)] {
                 let text = text(&location, "p.toml", &Hints::default(), columns);

@@ -276,6 +276,11 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
     // A spelling of a missing value is counted in both, so the sum of a first page may be larger.
     let are_all_compared = preview.is_all && compared + missing == preview.rows;
     let rows = preview.rows;
+    if !names_entity(name)
+        && let Some(reason) = too_large(column, rows)
+    {
+        return Some(reason);
+    }
     let reason = match column_type {
         None | Some(ColumnType::Null) => {
             return Some(format!(
@@ -287,6 +292,9 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(ColumnType::Binary) => Some("bytes"),
         Some(ColumnType::Json) => Some("lists or objects"),
         Some(list) if list.is_list() => Some("lists or objects"),
+        Some(ColumnType::Utf8) if looks_like_dates(name, preview) => Some(
+            "dates that land as text until `contract.dates` is set; as timestamps they are no feature either",
+        ),
         Some(ColumnType::Utf8) if is_mostly_distinct(column) => {
             if let Some(key) = number_key(name, preview) {
                 return Some(format!(
@@ -308,6 +316,27 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(_) => None,
     };
     reason.map(ToOwned::to_owned)
+}
+
+/// Reason that integers beyond 2^53 are no feature, if a build would reject more of the `rows` than
+/// it may: fewer such values are errors in the data.
+fn too_large(column: &ColumnPreview, rows: u64) -> Option<String> {
+    let large = column.large_integers.as_ref()?;
+    let is_most = large.count as f64 > MAX_REJECT_FRACTION * rows as f64;
+    is_most.then(|| {
+        format!(
+            "integers beyond 2^53, such as `{}`, which no 64-bit float holds; to use codes as categories, list the column in \
+             `dataset.categorical` instead",
+            large.sample
+        )
+    })
+}
+
+/// Returns true if a warning of the preview takes the texts of column `name` for dates.
+fn looks_like_dates(name: &str, preview: &SourcePreview) -> bool {
+    let item = format!("`{name}` (");
+    let mut warnings = preview.warnings.iter();
+    warnings.any(|warning| warning.code == "looks_like_dates" && warning.message.contains(&item))
 }
 
 /// `id`, `customer_id`, `customerId`, `uuid`.
@@ -379,188 +408,4 @@ fn is_class(column: &ColumnPreview) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use feedline_schemas::report::Warning;
-
-    use super::*;
-
-    fn column(name: &str, kind: ColumnType, compared: u64, distinct: u64) -> ColumnPreview {
-        ColumnPreview {
-            name: name.into(),
-            compared,
-            distinct,
-            column_type: Some(kind),
-            ..ColumnPreview::default()
-        }
-    }
-
-    fn preview(columns: Vec<ColumnPreview>) -> SourcePreview {
-        SourcePreview {
-            columns,
-            rows: 100,
-            is_all: true,
-            ..SourcePreview::default()
-        }
-    }
-
-    #[test]
-    fn a_column_is_constant_only_if_all_rows_were_compared() {
-        let dropped = |is_all: bool, compared: u64, missing: u64| {
-            let mut table = preview(vec![
-                column("shop", ColumnType::Utf8, compared, 1),
-                column("age", ColumnType::Int64, 100, 40),
-                column("price", ColumnType::Int64, 100, 90),
-            ]);
-            table.is_all = is_all;
-            table.columns[0].missing = missing;
-            let found = ColumnRoles::decide(&table, Some("price")).unwrap();
-            found.dropped.iter().any(|dropped| dropped.column == "shop")
-        };
-        assert!(dropped(true, 100, 0));
-        assert!(dropped(true, 60, 40));
-        // The first page of more, and the first file of several.
-        assert!(!dropped(true, 60, 0));
-        // A first page of `N/A`, with values behind it.
-        assert!(!dropped(true, 60, 90));
-        assert!(!dropped(false, 100, 0));
-    }
-
-    #[test]
-    fn identifiers_timestamps_and_free_text_are_no_features_and_an_entity_is_the_key() {
-        let table = preview(vec![
-            column("id", ColumnType::Int64, 100, 100),
-            column("customer_id", ColumnType::Int64, 100, 12),
-            column("when", ColumnType::Timestamp, 100, 100),
-            column("note", ColumnType::Utf8, 100, 100),
-            column("city", ColumnType::Utf8, 100, 7),
-            column("one", ColumnType::Int64, 100, 1),
-            column("income", ColumnType::Int64, 100, 100),
-            column("churn", ColumnType::Bool, 100, 2),
-            column("age", ColumnType::Int64, 100, 40),
-        ]);
-        let found = ColumnRoles::decide(&table, None).unwrap();
-        let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
-        assert_eq!(dropped, ["id", "customer_id", "when", "note", "one"]);
-        assert_eq!(found.dropped[4].reason, "one value in all 100 rows");
-        assert_eq!(
-            (found.target.as_deref(), found.is_class),
-            (Some("churn"), true)
-        );
-        assert_eq!(found.entity.as_deref(), Some("customer_id"));
-        assert_eq!(found.time.as_deref(), Some("when"));
-    }
-
-    #[test]
-    fn without_a_telling_name_the_last_column_that_can_be_is_the_target() {
-        let table = preview(vec![
-            column("a", ColumnType::Float64, 100, 90),
-            column("b", ColumnType::Int64, 100, 90),
-            column("remark", ColumnType::Utf8, 100, 60),
-        ]);
-        let found = ColumnRoles::decide(&table, None).unwrap();
-        assert_eq!(
-            (found.target.as_deref(), found.is_class),
-            (Some("b"), false)
-        );
-        assert!(
-            found.decisions[0].contains("because it is the last column that can be one"),
-            "{:?}",
-            found.decisions
-        );
-    }
-
-    #[test]
-    fn a_table_without_features_is_landed_and_trains_nothing() {
-        let table = preview(vec![
-            column("label", ColumnType::Utf8, 100, 2),
-            column("message", ColumnType::Utf8, 100, 100),
-        ]);
-        let found = ColumnRoles::decide(&table, None).unwrap();
-        assert_eq!(found.target, None);
-        assert!(found.decisions[0].contains("`dataset.features`"));
-        // The constant one is not `a`, which could be the target or a feature of another.
-        let table = preview(vec![
-            column("a", ColumnType::Int64, 100, 100),
-            column("y", ColumnType::Int64, 100, 1),
-        ]);
-        let found = ColumnRoles::decide(&table, None).unwrap();
-        assert_eq!(found.target, None);
-        assert!(
-            found.decisions[0].starts_with("no column besides `a` can be a feature or the target"),
-            "{:?}",
-            found.decisions
-        );
-    }
-
-    #[test]
-    fn numbers_that_land_as_text_are_dropped_until_the_key_that_reads_them_is_set() {
-        let reasons = |code: &str, key: &str| {
-            let mut table = preview(vec![
-                column("qty", ColumnType::Utf8, 1000, 900),
-                column("quantity", ColumnType::Utf8, 1000, 900),
-                column("price", ColumnType::Float64, 1000, 900),
-                column("age", ColumnType::Int64, 1000, 40),
-            ]);
-            let message = "`qty` (`1,017`): numbers land as text".to_owned();
-            table.warnings = vec![Warning::new(code, message).with_key(key)];
-            let found = ColumnRoles::decide(&table, Some("price")).unwrap();
-            let reasons = found.dropped.into_iter().map(|dropped| dropped.reason);
-            reasons.collect::<Vec<_>>()
-        };
-        let text = "text with too many distinct values for a category";
-        let numbers = "numbers that land as text until `csv.thousands_separator` is set; then remove it from `dataset.drop`";
-        assert_eq!(
-            reasons("looks_like_thousands", "csv.thousands_separator"),
-            [numbers, text]
-        );
-        // A date is no feature when it is read either.
-        assert_eq!(reasons("looks_like_dates", "contract.dates"), [text, text]);
-    }
-
-    #[test]
-    fn texts_without_features_are_for_a_language_model() {
-        let with = |texts: &[&str]| ColumnPreview {
-            samples: texts.iter().map(|text| (*text).to_owned()).collect(),
-            ..column("message", ColumnType::Utf8, 100, 100)
-        };
-        let found = |message: ColumnPreview| {
-            let label = column("label", ColumnType::Utf8, 100, 2);
-            ColumnRoles::decide(&preview(vec![label, message]), None).unwrap()
-        };
-        let texts = found(with(&["how are you", "call me tomorrow", "ok"]));
-        assert_eq!(
-            (texts.text.as_deref(), texts.target),
-            (Some("message"), None)
-        );
-        let codes = found(with(&["1.234,56", "A-7", "9"]));
-        assert_eq!(codes.text, None);
-        let both = preview(vec![
-            column("label", ColumnType::Utf8, 100, 2),
-            with(&["how are you"]),
-        ]);
-        let named = ColumnRoles::decide(&both, Some("label")).unwrap();
-        assert_eq!((named.text, named.target), (None, None));
-    }
-
-    #[test]
-    fn a_named_target_is_taken_and_one_that_is_not_there_refused() {
-        let table = preview(vec![
-            column("a", ColumnType::Float64, 100, 90),
-            column("kind", ColumnType::Int64, 100, 3),
-        ]);
-        let found = ColumnRoles::decide(&table, Some("a")).unwrap();
-        assert_eq!(
-            (found.target.as_deref(), found.is_class),
-            (Some("a"), false)
-        );
-        let found = ColumnRoles::decide(&table, Some("kind")).unwrap();
-        assert!(found.is_class);
-        let error = ColumnRoles::decide(&table, Some("c"))
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "column `c` does not exist; the columns are `a`, `kind`"
-        );
-    }
-}
+mod tests;

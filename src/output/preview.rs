@@ -44,8 +44,12 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         return line(out, source, error);
     }
     if columns.is_empty() && *bad == 0 && children.values().all(|items| *items == 0) {
-        let text = "no row: the data are empty, or have a header line alone";
-        return line(out, source, text);
+        let text = match is_all {
+            true => "no row: the data are empty, or have a header line alone",
+            false => "no row in what was looked at, and there is more to read",
+        };
+        line(out, source, text)?;
+        return write_warnings(warnings, out);
     }
     let which = match is_all {
         true => "all there are",

@@ -251,7 +251,7 @@ fn text_files_are_scored_by_characters_with_their_paths() {
         ("a.txt", b"17 is a number. 18 is a number. 19 is a number."),
         ("b.txt", b"is 17 Zahl?"),
         ("below/c.txt", b"x"),
-        ("below/d.txt", b"\xff\xfe no text"),
+        ("below/d.txt", b"\xff\xff no text"),
         ("below/e.txt", b""),
         ("f.zip", b"PK"),
     ];

@@ -86,9 +86,9 @@ fn of_requests() -> Vec<Error> {
 }
 
 fn of_records() -> Vec<Error> {
-    let frozen = |key| Error::Frozen {
+    let frozen = |key: &str| Error::Frozen {
         r#source: "prices".into(),
-        key,
+        key: key.to_owned(),
         detail: "column `n` is integer, the value is text `\"x\"`".into(),
         record: "{\"n\":\"x\"}".into(),
     };
@@ -106,6 +106,7 @@ fn of_records() -> Vec<Error> {
             sample: "row 7 of prices.csv: `size` is `many`".into(),
         },
         frozen("types"),
+        frozen("column.n.types"),
         frozen("columns"),
         frozen("nulls"),
         frozen("missing_columns"),

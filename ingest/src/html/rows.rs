@@ -8,6 +8,11 @@ use url::Url;
 use super::node_text::squeezed;
 use crate::error::Error;
 
+/// Selector of the row itself.
+const SCOPE: &str = ":scope";
+/// Reason of a row in which no column has a value.
+pub(super) const EMPTY_ROW: &str = "empty_row";
+
 /// Checks the selectors.
 ///
 /// # Errors
@@ -60,10 +65,10 @@ pub(super) fn check(page: &PageConfig) -> Result<(), Error> {
         if selector.is_empty() && attribute.is_none() {
             return Err(Error::config(
                 key,
-                "is empty: write a CSS selector or `@attribute`",
+                "is empty: write a CSS selector, `:scope` for the row itself, or `@attribute`",
             ));
         }
-        if !selector.is_empty() {
+        if !selector.is_empty() && selector != SCOPE {
             parsed(key, selector)?;
         }
     }
@@ -106,7 +111,7 @@ pub(super) fn records(
         {
             return Record::Bad {
                 raw: squeezed(&row.text()),
-                reason: "empty_row",
+                reason: EMPTY_ROW,
                 detail: format!("row {number} of {url}: none of `page.columns` is in it"),
             };
         }
@@ -124,7 +129,7 @@ pub(super) fn records(
 fn cell(row: &NodeRef<'_>, place: &str, base: &Url) -> Value {
     let (selector, attribute) = split(place);
     let row = Selection::from(*row);
-    let found = if selector.is_empty() {
+    let found = if selector.is_empty() || selector == SCOPE {
         row
     } else {
         row.select_single(selector)
@@ -195,6 +200,20 @@ mod tests {
                 "empty_row row 2 of http://h/shop/: none of `page.columns` is in it",
             ]
         );
+    }
+
+    #[test]
+    fn the_row_itself_is_its_scope() {
+        let html = "<li data-id=7>own <b>text</b></li>";
+        let config = page(
+            "li",
+            &[("all", ":scope"), ("bold", "b"), ("id", ":scope@data-id")],
+        );
+        check(&config).unwrap();
+        let url = Url::parse("http://h/").unwrap();
+        let found = records(&Document::from(html), &url, &url, &config);
+        let expected = r#"{"all":"own text","bold":"text","id":"7","url":"http://h/"}"#;
+        assert_eq!(found[0].canonical(), expected);
     }
 
     #[test]

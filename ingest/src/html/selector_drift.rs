@@ -17,6 +17,8 @@ pub(super) struct Drift {
     pages: u64,
     /// Misses by column; a column that never matched counts too.
     columns: BTreeMap<String, u64>,
+    /// Rows so far.
+    rows: u64,
 }
 
 impl Drift {
@@ -35,6 +37,7 @@ impl Drift {
             let Record::Value(Value::Object(entries)) = record else {
                 continue;
             };
+            self.rows += 1;
             for (name, value) in entries {
                 let missing = self.columns.entry(name.clone()).or_default();
                 *missing = if *value == Value::Null {
@@ -49,6 +52,16 @@ impl Drift {
         }
         alarms
     }
+
+    /// Columns without a value in any row; none unless these are all of the `landed` rows.
+    pub(super) fn never_matched(&self, landed: u64) -> Vec<&str> {
+        if self.rows != landed {
+            return Vec::new();
+        }
+        let columns = self.columns.iter();
+        let columns = columns.filter(|(_, missing)| **missing == self.rows);
+        columns.map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +74,16 @@ mod tests {
             ("name".into(), name),
             ("price".into(), price),
         ]))
+    }
+
+    #[test]
+    fn columns_that_never_matched_are_known_if_all_rows_were_seen() {
+        let mut drift = Drift::default();
+        drift.look(&[row(Value::Null), row(Value::Null)]);
+        assert_eq!(drift.never_matched(2), ["price"]);
+        assert!(drift.never_matched(3).is_empty());
+        drift.look(&[row(Value::Int(1))]);
+        assert!(drift.never_matched(3).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod politeness;
 mod refresh;
 mod replay;
 mod resume;
+mod row_columns;
 
 use feedline_readers::value::Value;
 use feedline_schemas::config::Bounded;

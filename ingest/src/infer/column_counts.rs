@@ -39,6 +39,10 @@ pub(super) struct ColumnCounts {
     pub(super) has_grouped_commas: bool,
     /// Currency signs of its amounts, each with the kind of the number.
     pub(super) amounts: BTreeSet<(char, Kind)>,
+    /// Least and most characters of the cells that are numbers or digits after a leading zero.
+    digit_widths: Option<(usize, usize)>,
+    /// Number of integers beyond 64 bits, and the last of them in byte order.
+    longer_integers: (u64, String),
     /// Distinct values, in a survey that counts them.
     pub(super) distinct: DistinctValues,
 }
@@ -62,6 +66,9 @@ impl ColumnCounts {
             self.firsts[kind as usize] = record;
         }
         self.counts[kind as usize] += 1;
+        if kind == Kind::Digits {
+            self.add_digits(value);
+        }
         match value {
             Value::Cell(text) => self.add_cell(kind, text),
             Value::Time(text) => self.keep(kind, text),
@@ -73,6 +80,7 @@ impl ColumnCounts {
             }
             // Other values are many and similar: one of each kind is enough.
             _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => {}
+            Value::Written(number) => self.keep(kind, number.text()),
             Value::Bytes(_) => {}
             Value::ByteCell(_) if kind == Kind::Image => {}
             Value::ByteCell(bytes) => {
@@ -83,12 +91,34 @@ impl ColumnCounts {
         }
     }
 
+    /// Counts a number without a 64-bit value if it is an integer.
+    fn add_digits(&mut self, value: &Value) {
+        let (Value::Cell(text) | Value::Digits(text)) = value else {
+            return;
+        };
+        let text = text.trim();
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        let (count, last) = &mut self.longer_integers;
+        *count += 1;
+        if text > last.as_str() {
+            text.clone_into(last);
+        }
+    }
+
     /// Notes the spelling of a missing value, and the formats that fit a date.
     fn add_cell(&mut self, kind: Kind, text: &str) {
         self.has_cells = true;
         let amount = Kind::of_amount(text.trim()).filter(|_| kind == Kind::Amount);
         let number = amount.map_or(kind, |(_, number)| number);
         self.has_grouped_commas |= number == Kind::DecimalComma && text.contains('.');
+        if kind.is_number() || kind == Kind::ZeroDigits {
+            let width = text.trim().len();
+            let (least, most) = self.digit_widths.unwrap_or((width, width));
+            self.digit_widths = Some((least.min(width), most.max(width)));
+        }
         self.amounts.extend(amount);
         if kind == Kind::Missing {
             *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
@@ -138,6 +168,12 @@ impl ColumnCounts {
         self.sum(|kind| kind != Kind::Missing)
     }
 
+    /// Returns true if all cells that are numbers or digits after a leading zero have one width, as
+    /// postcodes have.
+    pub(super) fn has_one_width(&self) -> bool {
+        self.digit_widths.is_some_and(|(least, most)| least == most)
+    }
+
     /// The name of the column, with a few values of these kinds.
     pub(super) fn named(&self, kinds: &[Kind]) -> String {
         format!("`{}` ({})", self.name, self.some_of(kinds))
@@ -164,10 +200,15 @@ impl ColumnCounts {
 
     /// Integers beyond 2^53, those in strings included.
     fn large_integers(&self) -> Option<LargeIntegers> {
-        let count = self.count(Kind::BigInteger) + self.in_texts[Kind::BigInteger as usize];
+        let (longer, last) = &self.longer_integers;
+        let count =
+            self.count(Kind::BigInteger) + self.in_texts[Kind::BigInteger as usize] + longer;
         let samples = [Kind::BigInteger, Kind::NumberText].into_iter();
         let mut samples = samples.filter_map(|kind| self.samples.get(&kind));
-        let sample = samples.next().and_then(BTreeSet::last)?;
+        let sample = match longer {
+            0 => samples.next().and_then(BTreeSet::last)?,
+            _ => last,
+        };
         (count > 0).then(|| LargeIntegers {
             count,
             sample: sample.clone(),
@@ -191,7 +232,7 @@ impl ColumnCounts {
             missing: rows.saturating_sub(values) + spelled,
             absent: rows.saturating_sub(values + self.nulls),
             large_integers: match r#type {
-                Some(ColumnType::Int64) => self.large_integers(),
+                Some(ColumnType::Int64 | ColumnType::Decimal) => self.large_integers(),
                 _ => None,
             },
             samples: samples

@@ -12,6 +12,8 @@ pub(super) struct Rules<'a> {
     pub(super) is_widen: bool,
     /// True if `contract.dates` has formats.
     pub(super) has_date_formats: bool,
+    /// True if keys of `csv` read numbers of another notation.
+    pub(super) has_csv: bool,
     /// Places of the records.
     pub(super) places: &'a RecordPlaces,
 }
@@ -47,8 +49,10 @@ impl ColumnCounts {
             && is_column_of(self.sum(is_number))
             && let Some(r#type) = self.number_type()
         {
-            if self.count(Kind::LongFloat) > 0 && r#type == ColumnType::Float64 {
-                findings.rounded.push(self.named(&[Kind::LongFloat]));
+            let long = [Kind::LongFloat, Kind::LongWideFloat];
+            let has_long = long.iter().any(|kind| self.count(*kind) > 0);
+            if has_long && r#type == ColumnType::Float64 {
+                findings.rounded.push(self.named(&long));
             }
             return Some(self.note_values(r#type, is_number, rules, findings));
         }
@@ -84,11 +88,13 @@ impl ColumnCounts {
             Kind::Float,
             Kind::WideFloat,
             Kind::LongFloat,
+            Kind::LongWideFloat,
             Kind::DigitsAndE,
         ];
         let is_float = floats.into_iter().any(has);
         if has(Kind::Digits) || (has(Kind::BigInteger) && is_float) {
-            return (!has(Kind::WideFloat)).then_some(ColumnType::Decimal);
+            let is_wide = has(Kind::WideFloat) || has(Kind::LongWideFloat);
+            return (!is_wide).then_some(ColumnType::Decimal);
         }
         Some(match is_float {
             true => ColumnType::Float64,
@@ -149,6 +155,7 @@ impl ColumnCounts {
             kinds
                 .iter()
                 .find_map(|kind| hint(*kind))
+                .filter(|_| rules.has_csv)
                 .unwrap_or_default()
         ));
     }

@@ -34,7 +34,7 @@ pub(crate) struct FoundColumn {
     pub(crate) samples: Vec<String>,
     /// Lines of `csv` that read the text column as numbers.
     pub(crate) number_settings: Vec<String>,
-    /// Integers of an integer column that no 64-bit float holds.
+    /// Integers of a column of integers or decimals that no 64-bit float holds.
     pub(crate) large_integers: Option<LargeIntegers>,
 }
 

@@ -1,6 +1,10 @@
 //! Kind of a value: for a CSV cell its notation, for any other value its type.
 
-use feedline_readers::{image_signature::image_format, json, value::Value};
+use feedline_readers::{
+    image_signature::image_format,
+    json::{self, WrittenFloat},
+    value::Value,
+};
 use feedline_schemas::{
     csv_cell::{CellFormat, is_group_space},
     number::{self, MAX_EXACT},
@@ -25,6 +29,8 @@ pub(crate) enum Kind {
     WideFloat,
     /// A float with more digits than a 64-bit float holds.
     LongFloat,
+    /// Such a number that is no decimal either.
+    LongWideFloat,
     /// Digits, `e` and digits, such as `12E4`: an integer or a code.
     DigitsAndE,
     /// Digits after a leading zero, such as those of a code.
@@ -67,6 +73,9 @@ pub(crate) enum Kind {
     Whole,
 }
 
+/// Longest number without an exponent that surely fits a decimal.
+const SHORT_TEXT: usize = 17;
+
 /// Number of kinds.
 pub(crate) const KINDS: usize = Kind::Whole as usize + 1;
 
@@ -80,6 +89,7 @@ impl Kind {
         Self::Float,
         Self::WideFloat,
         Self::LongFloat,
+        Self::LongWideFloat,
         Self::DigitsAndE,
         Self::ZeroDigits,
         Self::DeclaredDate,
@@ -118,6 +128,7 @@ impl Kind {
             Value::Int(value) => Self::of_integer(*value),
             Value::Float(float) if !is_short(*float) && is_wide(value) => Self::WideFloat,
             Value::Float(_) => Self::Float,
+            Value::Written(number) => Self::of_written(number),
             Value::Digits(text) if number::decimal(text).is_some() => Self::Digits,
             Value::Digits(_) => Self::Text,
             Value::Text(text) => match declared.and_then(|dates| Self::of_declared(text, dates)) {
@@ -150,6 +161,23 @@ impl Kind {
                 })
             }
             _ => number::decimal(text).map(|_| Self::Digits),
+        }
+    }
+
+    /// Classifies a number of JSON that is written in another way than its float.
+    fn of_written(number: &WrittenFloat) -> Self {
+        let (text, value) = (number.text(), number.value());
+        let is_no_decimal = text.len() > SHORT_TEXT && number::decimal(text).is_none();
+        let is_wide = is_no_decimal || (!is_short(value) && is_wide(&Value::Float(value)));
+        Self::of_float(is_wide, is_long(text, value))
+    }
+
+    fn of_float(is_wide: bool, is_long: bool) -> Self {
+        match (is_wide, is_long) {
+            (false, false) => Self::Float,
+            (true, false) => Self::WideFloat,
+            (false, true) => Self::LongFloat,
+            (true, true) => Self::LongWideFloat,
         }
     }
 
@@ -186,10 +214,13 @@ impl Kind {
         if let Some(number) = format.number(text) {
             return match json::number(&number) {
                 Some(Value::Int(value)) => Self::of_integer(value),
-                Some(value @ Value::Float(_)) if is_wide_text(&number, &value) => Self::WideFloat,
-                Some(Value::Float(_)) if is_digits_and_e(&number) => Self::DigitsAndE,
-                Some(Value::Float(value)) if is_long(&number, value) => Self::LongFloat,
-                Some(Value::Float(_)) => Self::Float,
+                Some(Value::Float(value)) => {
+                    let is_wide = is_wide_text(&number, &Value::Float(value));
+                    match !is_wide && is_digits_and_e(&number) {
+                        true => Self::DigitsAndE,
+                        false => Self::of_float(is_wide, is_long(&number, value)),
+                    }
+                }
                 _ if number::decimal(&number).is_some() => Self::Digits,
                 _ => Self::Text,
             };
@@ -242,6 +273,7 @@ impl Kind {
                 | Self::Float
                 | Self::WideFloat
                 | Self::LongFloat
+                | Self::LongWideFloat
                 | Self::DigitsAndE
         )
     }
@@ -252,7 +284,7 @@ impl Kind {
             Self::Bool => "booleans",
             Self::Integer | Self::BigInteger => "integers",
             Self::Digits => "numbers beyond 64 bits",
-            Self::Float | Self::WideFloat | Self::LongFloat => "floats",
+            Self::Float | Self::WideFloat | Self::LongFloat | Self::LongWideFloat => "floats",
             Self::DigitsAndE => "digits around an `e`",
             Self::ZeroDigits => "digits after a leading zero",
             Self::DeclaredDate | Self::AmbiguousDate | Self::Instant | Self::LocalTime => {
@@ -382,10 +414,7 @@ fn is_digits_and_e(text: &str) -> bool {
 /// up to 17 digits.
 fn is_long(text: &str, value: f64) -> bool {
     const DIGITS: usize = 17;
-    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
-    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
-    let count = digits.skip_while(|digit| *digit == b'0').count();
-    count > DIGITS && !number::says_the_same(text, value)
+    number::count_digits(text) > DIGITS && !number::says_the_same(text, value)
 }
 
 /// Returns true if a float does not fit a decimal.
@@ -405,7 +434,7 @@ fn is_short(float: f64) -> bool {
 
 /// Returns true if a float in this notation does not fit a decimal; short texts need no check.
 fn is_wide_text(text: &str, value: &Value) -> bool {
-    let is_short = text.len() <= 17 && !text.contains(['e', 'E']);
+    let is_short = text.len() <= SHORT_TEXT && !text.contains(['e', 'E']);
     !is_short && (number::decimal(text).is_none() || is_wide(value))
 }
 
@@ -442,6 +471,7 @@ mod tests {
                 ],
             ),
             (Kind::LongFloat, &["0.123456789012345678"]),
+            (Kind::LongWideFloat, &["0.12345678901234567891"]),
             (Kind::DigitsAndE, &["1e3", "12E4"]),
             (Kind::WideFloat, &["1e300", "1e-30"]),
             (Kind::ZeroDigits, &["007", "00"]),
@@ -511,6 +541,23 @@ mod tests {
         );
         check_kind(Kind::SpacedComma, &["12 345,67", "1\u{a0}234,5"]);
         check_kind(Kind::Text, &["12 34", "012 345", "1 234,5,6", "1234 567"]);
+    }
+
+    #[test]
+    fn numbers_of_json_are_floats_with_and_without_digits_to_lose() {
+        for (kind, texts) in [
+            (Kind::Float, &["1.10", "1e5", "0.10000000000000001"][..]),
+            (Kind::WideFloat, &["-0", "1.0e300", "1.50e-30"]),
+            (Kind::LongFloat, &["1234567.123456789012345678"]),
+            (Kind::LongWideFloat, &["0.12345678901234567891"]),
+        ] {
+            for text in texts {
+                let value = Value::parse(text.as_bytes()).unwrap();
+                assert!(matches!(value, Value::Written(_)), "{text:?}");
+                let found = Kind::of(&value, CellFormat::default(), None);
+                assert_eq!(found, Some(kind), "{text:?}");
+            }
+        }
     }
 
     fn check_kind(kind: Kind, texts: &[&str]) {

@@ -10,16 +10,21 @@ use feedline_readers::{
     value::{Value, one_line, shorten},
 };
 use feedline_schemas::{
-    config::{DeclaredType, SourceConfig, TypeContract},
+    config::{CsvConfig, DeclaredType, SourceConfig, TypeContract},
     csv_cell::CellFormat,
     record::{ColumnType, join_path, push_key},
+    report::Warning,
 };
 
 use super::{
-    column_counts::ColumnCounts, decide::Rules, distinct_values::DistinctValues,
-    inferred::Inferred, kind::Kind, type_warnings::ColumnFindings,
+    column_counts::ColumnCounts,
+    decide::Rules,
+    distinct_values::DistinctValues,
+    inferred::Inferred,
+    kind::Kind,
+    type_warnings::{CSV_NOT_USED, ColumnFindings},
 };
-use crate::{contract::Dates, record_places::RecordPlaces};
+use crate::{contract::Dates, record_places::RecordPlaces, source_table::has_key};
 
 /// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;
@@ -240,6 +245,7 @@ impl Survey {
                 },
                 is_widen,
                 has_date_formats: self.dates.is_some(),
+                has_csv: has_key(config, "csv"),
                 places: &self.places,
             };
             let r#type = match declared {
@@ -257,7 +263,19 @@ impl Survey {
         }
         inferred.rows = self.rows;
         inferred.warnings = findings.warnings(config);
+        inferred.warnings.extend(self.warn_of_unused_csv(config));
         inferred
+    }
+
+    /// Warns of settings of CSV if none of the values is that of a cell.
+    fn warn_of_unused_csv(&self, config: &SourceConfig) -> Option<Warning> {
+        let has = |is: fn(&ColumnCounts) -> bool| self.columns.iter().any(is);
+        let is_other = has(|column| column.values() > 0) && !has(|column| column.has_cells);
+        if config.csv == CsvConfig::default() || !is_other {
+            return None;
+        }
+        let message = "`csv` is set, but the records do not come from CSV, so it has no effect; remove it, or correct the format of the source";
+        Some(Warning::new(CSV_NOT_USED, message).with_key("csv"))
     }
 }
 

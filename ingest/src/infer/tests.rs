@@ -132,6 +132,64 @@ fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_s
 #[test]
 fn codes_keep_their_zeros() {
     check(&[("007", 1), ("123", 999)], "", Some(ColumnType::Utf8), &[]);
+    let postcodes = [("02134", 8), ("90210", 92)];
+    check(&postcodes, "", Some(ColumnType::Utf8), &[]);
+    // Most begin with a zero, so the others are no plain numbers either.
+    check(&[("042", 9), ("1234", 8)], "", Some(ColumnType::Utf8), &[]);
+}
+
+#[test]
+fn sources_without_csv_are_advised_of_keys_that_they_have() {
+    let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"html\"\nurl = \"http://h/\"\n";
+    let config = load("p", text, &[]).unwrap().config.source.remove(0);
+    for (cells, key) in [
+        (["1,50 €", "2,50 €"], "dataset.sql"),
+        (["17%", "18%"], "dataset.sql"),
+        (["1,5", "2,5"], "dataset.decimal_separator"),
+        (["1,017", "2,018"], "dataset.thousands_separator"),
+        (["1 017", "2 018"], "dataset.thousands_separator"),
+        (["NA", "7"], "contract.column.<name>.type"),
+    ] {
+        let mut survey = Survey::new(&config);
+        for text in cells {
+            let entries = vec![("c".to_owned(), cell(text))];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        let warnings = survey.infer(&config).warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_eq!(warnings[0].key.as_deref(), Some(key));
+        assert!(!warnings[0].message.contains("`csv."), "{warnings:?}");
+    }
+}
+
+#[test]
+fn settings_of_csv_for_records_of_another_format_are_said() {
+    let codes = |values: Vec<Value>, more: &str| {
+        let warnings = infer_values(values, more).warnings.into_iter();
+        warnings.map(|warning| warning.code).collect::<Vec<_>>()
+    };
+    let percent = "csv.percent = true\n";
+    assert_eq!(codes(vec![Value::Int(1)], percent), ["csv_not_used"]);
+    assert!(codes(vec![Value::Int(1)], "").is_empty());
+    assert!(codes(vec![cell("5%")], percent).is_empty());
+    assert!(codes(vec![Value::Null], percent).is_empty());
+}
+
+#[test]
+fn few_leading_zeros_among_numbers_of_several_widths_are_said() {
+    let cells = [("7", 1000), ("1200", 1998), ("12.5", 1), ("0042", 1)];
+    check(&cells, "", Some(ColumnType::Utf8), &["leading_zeros"]);
+    let found = infer_values(["7", "0042", "1200", "036"].map(cell).into(), "");
+    assert_eq!(found.types["c"], ColumnType::Utf8);
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    let found = infer_values(["7", "0042", "1200", "12"].map(cell).into(), "");
+    let warning = &found.warnings[0];
+    assert_eq!(warning.key.as_deref(), Some("contract.column.<name>.type"));
+    let begin = "`c` (1 of 4 values begins with a 0, such as `0042`): the column lands as text";
+    assert!(warning.message.starts_with(begin), "{}", warning.message);
+    // A declared type is not doubted.
+    let declared = "contract.column.c.type = \"text\"\n";
+    check(&cells, declared, None, &[]);
 }
 
 #[test]
@@ -346,6 +404,27 @@ fn values_with_types_get_the_narrowest_type_that_loses_none() {
     );
 }
 
+#[test]
+fn digits_that_a_float_cannot_hold_are_named_for_json_and_csv() {
+    let warnings = |values: Vec<Value>| {
+        let found = infer_values(values, "");
+        assert_eq!(found.types["c"], ColumnType::Float64);
+        found.warnings
+    };
+    let json = |text: &&str| Value::parse(text.as_bytes()).unwrap();
+    for long in ["1234567.123456789012345678", "0.12345678901234567891"] {
+        let texts = ["0.1", long];
+        let of_json = warnings(texts.iter().map(json).collect());
+        let of_csv = warnings(texts.iter().map(|text| cell(text)).collect());
+        assert_eq!(of_json, of_csv);
+        assert_eq!(of_json[0].code, "digits_rounded");
+        let begin = format!("`c` (`{long}`): numbers of more than 17 digits are rounded");
+        assert!(of_json[0].message.starts_with(&begin), "{of_json:?}");
+    }
+    let texts = ["1.10", "1E5", "0.10000000000000001"];
+    assert!(warnings(texts.iter().map(json).collect()).is_empty());
+}
+
 /// Checks the warning about dates of a column of these cells, and the type with the key that the
 /// warning names.
 fn check_advice(cells: &[&str], more: &str, parts: &[&str], key: Option<&str>) {
@@ -426,4 +505,25 @@ fn a_declared_format_that_does_not_fit_a_column_is_said_with_the_one_that_does()
     for part in parts {
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn integers_beyond_exact_floats_are_counted_in_columns_of_decimals_too() {
+    let large = |cells: &[&str]| {
+        let cells = cells.iter().map(|text| cell(text)).collect();
+        let found = infer_values(cells, "");
+        let large = found.columns.into_iter().next().unwrap().large_integers;
+        large.map(|large| (large.count, large.sample))
+    };
+    let longest = "18446744073709551615".to_owned();
+    assert_eq!(
+        large(&["18446744073709551615", "9223372036854775807", "7"]),
+        Some((2, longest.clone()))
+    );
+    assert_eq!(
+        large(&["9223372036854775808", "18446744073709551615"]),
+        Some((2, "9223372036854775808".to_owned()))
+    );
+    assert_eq!(large(&["18446744073709551615", "0.5"]), Some((1, longest)));
+    assert_eq!(large(&["18446744073709551615.5", "0.5"]), None);
 }

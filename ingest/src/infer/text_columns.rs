@@ -1,5 +1,7 @@
 //! Text columns whose values may have another meaning.
 
+use feedline_schemas::count::counted;
+
 use super::{
     column_counts::ColumnCounts,
     decide::Rules,
@@ -50,7 +52,29 @@ impl ColumnCounts {
             self.note_dates(rules, findings);
         } else if !rules.is_widen && self.is_mixed(numbers) {
             self.note_mixed(rules, findings);
+        } else if self.has_few_leading_zeros(numbers) {
+            self.note_leading_zeros(rules, findings);
         }
+    }
+
+    /// Returns true if most cells are plain numbers, the others are digits after a leading zero,
+    /// and their widths differ, so that the column may be one of numbers.
+    fn has_few_leading_zeros(&self, numbers: u64) -> bool {
+        let zeros = self.count(Kind::ZeroDigits);
+        zeros > 0 && zeros + numbers == self.values() && zeros < numbers && !self.has_one_width()
+    }
+
+    /// Collects a column of numbers and a few digits after a leading zero.
+    fn note_leading_zeros(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let zeros = self.count(Kind::ZeroDigits);
+        let verb = if zeros == 1 { "begins" } else { "begin" };
+        findings.leading_zeros.push(format!(
+            "`{}` ({zeros} of {} {verb} with a 0, such as {}{})",
+            self.name,
+            counted(self.values(), "value"),
+            self.some_of(&[Kind::ZeroDigits]),
+            self.first_place(&[Kind::ZeroDigits], rules.places)
+        ));
     }
 
     fn count_all(&self, kinds: &[Kind]) -> u64 {

@@ -9,6 +9,7 @@ use feedline_schemas::{
 };
 
 use super::number_settings::NumberNotation;
+use crate::source_table::has_key;
 
 /// Most columns that a warning names.
 const NAMED: usize = 5;
@@ -16,21 +17,25 @@ const NAMED: usize = 5;
 const MISSING_SPELLINGS: &str = "missing_spellings";
 const ODD_VALUES: &str = "odd_values";
 const MIXED_TYPES: &str = "mixed_types";
-const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
-const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
-const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
-const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
-const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
+const LEADING_ZEROS: &str = "leading_zeros";
+pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
+pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
+pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
+pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
+pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
 const LOOKS_LIKE_DATES: &str = "looks_like_dates";
 const LOCAL_TIMES: &str = "local_times";
 const DIGITS_ROUNDED: &str = "digits_rounded";
 const AMBIGUOUS_DATES: &str = "ambiguous_dates";
+/// Code of the warning about settings of CSV for records of another format.
+pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 12] = [
+pub(crate) const TYPE_WARNINGS: [&str; 14] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
+    LEADING_ZEROS,
     LOOKS_LIKE_DECIMAL_COMMA,
     LOOKS_LIKE_THOUSANDS,
     LOOKS_LIKE_SPACES,
@@ -40,6 +45,7 @@ pub(crate) const TYPE_WARNINGS: [&str; 12] = [
     LOCAL_TIMES,
     DIGITS_ROUNDED,
     AMBIGUOUS_DATES,
+    CSV_NOT_USED,
 ];
 
 /// Begin of the words about the values that configured formats of dates fit.
@@ -101,6 +107,8 @@ pub(super) struct ColumnFindings {
     pub(super) spellings: Vec<String>,
     pub(super) odd: Vec<String>,
     pub(super) mixed: Vec<String>,
+    /// Columns of numbers, but for a few digits after a leading zero.
+    pub(super) leading_zeros: Vec<String>,
     pub(super) decimal_commas: Vec<String>,
     /// True if any of them has groups of thousands.
     pub(super) has_grouped_commas: bool,
@@ -123,22 +131,30 @@ pub(super) struct ColumnFindings {
 impl ColumnFindings {
     /// Returns the warnings of all subjects that have columns.
     pub(super) fn warnings(&self, config: &SourceConfig) -> Vec<Warning> {
-        let odd = self.warn_of_odd_values(config);
-        let notations = self.warn_of_notations(config);
-        let readings = self.warn_of_readings();
-        odd.into_iter()
+        let has_csv = has_key(config, "csv");
+        let notations = match has_csv {
+            true => self.warn_of_notations(config),
+            false => self.warn_without_csv(),
+        };
+        self.warn_of_odd_values(config, has_csv)
+            .into_iter()
             .chain(notations)
-            .chain(readings)
+            .chain([self.warn_of_dates()])
+            .chain(self.warn_of_readings())
             .flatten()
             .collect()
     }
 
     /// Values that are missing, or of another type than their column.
-    fn warn_of_odd_values(&self, config: &SourceConfig) -> [Option<Warning>; 3] {
+    fn warn_of_odd_values(&self, config: &SourceConfig, has_csv: bool) -> [Option<Warning>; 4] {
+        let spellings_key = match has_csv {
+            true => "csv.null_spellings",
+            false => "contract.column.<name>.type",
+        };
         [
             warn_of_columns(
                 MISSING_SPELLINGS,
-                "csv.null_spellings",
+                spellings_key,
                 &self.spellings,
                 "usual spellings of a missing value are read as missing, since the other cells of their column are no text",
             ),
@@ -146,7 +162,7 @@ impl ColumnFindings {
                 ODD_VALUES,
                 "infer.max_odd_fraction",
                 &self.odd,
-                &self.explain_odd_values(config.contract.types),
+                &self.explain_odd_values(config.contract.types, has_csv),
             ),
             warn_of_columns(
                 MIXED_TYPES,
@@ -154,12 +170,18 @@ impl ColumnFindings {
                 &self.mixed,
                 "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it",
             ),
+            warn_of_columns(
+                LEADING_ZEROS,
+                "contract.column.<name>.type",
+                &self.leading_zeros,
+                "the column lands as text, so that no digit of a code is lost; if it is one of numbers, declare it `int` or `float`, and values that begin with a 0 do not fit it",
+            ),
         ]
     }
 
-    fn explain_odd_values(&self, types: TypeContract) -> String {
+    fn explain_odd_values(&self, types: TypeContract, has_csv: bool) -> String {
         let fate = odd_fate(types);
-        let nulls = match self.has_cells {
+        let nulls = match self.has_cells && has_csv {
             true => "list those that mean nothing in `csv.null_values`, ",
             false => "",
         };
@@ -202,12 +224,9 @@ impl ColumnFindings {
         )
     }
 
-    /// Text columns whose values look like numbers or dates of another notation.
-    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 6] {
+    /// Text columns whose values look like numbers of another notation.
+    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 5] {
         let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
-        let format = self.format.as_ref().map_or_else(String::new, |format| {
-            format!(", such as `contract.dates = [\"{format}\"]`")
-        });
         [
             warn_of_columns(
                 LOOKS_LIKE_DECIMAL_COMMA,
@@ -241,15 +260,22 @@ impl ColumnFindings {
                 &self.amounts,
                 &self.explain_amounts(config),
             ),
-            warn_of_columns(
-                LOOKS_LIKE_DATES,
-                "contract.dates",
-                &self.dates,
-                &format!(
-                    "dates that are not written as in ISO 8601 land as text{NAME_THE_FORMAT} that they are written in{format}"
-                ),
-            ),
         ]
+    }
+
+    /// Text columns whose values look like dates of another notation.
+    fn warn_of_dates(&self) -> Option<Warning> {
+        let format = self.format.as_ref().map_or_else(String::new, |format| {
+            format!(", such as `contract.dates = [\"{format}\"]`")
+        });
+        warn_of_columns(
+            LOOKS_LIKE_DATES,
+            "contract.dates",
+            &self.dates,
+            &format!(
+                "dates that are not written as in ISO 8601 land as text{NAME_THE_FORMAT} that they are written in{format}"
+            ),
+        )
     }
 
     /// Numbers and dates that are read in one of several possible ways.
@@ -284,7 +310,7 @@ fn shown_settings(lines: &[String]) -> String {
 }
 
 /// Returns the warning about these columns, if there are any.
-fn warn_of_columns(
+pub(super) fn warn_of_columns(
     code: &str,
     key: &str,
     columns: &[String],

@@ -96,6 +96,27 @@ async fn a_preview_of_what_cannot_be_read_says_why() {
 }
 
 #[tokio::test]
+async fn texts_are_looked_at_in_many_files() {
+    let texts: Vec<String> = (10..100).map(|number| format!("{number}.txt")).collect();
+    let mut files = vec![("0.txt", b" \n".as_slice()), ("1.txt", b"\xff".as_slice())];
+    let others = texts.iter();
+    files.extend(others.map(|name| (name.as_str(), b"some text".as_slice())));
+    for (count, expected) in [(12, (10, 1, 10, true)), (92, (62, 1, 62, false))] {
+        let folder = Folder::new(&files[..count]);
+        let config = pipeline(&folder.path("*.txt"), "format = \"text\"\n");
+        let found = preview(&config, None, 0, &context()).await.unwrap();
+        let SourcePreview {
+            rows,
+            bad,
+            decided,
+            is_all,
+            ..
+        } = found[0];
+        assert_eq!((rows, bad, decided, is_all), expected);
+    }
+}
+
+#[tokio::test]
 async fn distinct_values_are_those_of_all_files_of_the_sample() {
     let folder = Folder::new(&[
         ("1.csv", b"id,kind\n1,a\n2,b\n"),

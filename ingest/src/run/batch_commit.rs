@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Records after which the fraction of rejects is checked at every batch; before, only at the end.
-const JUDGED_AFTER: u64 = 1_000;
+pub const JUDGED_AFTER: u64 = 1_000;
 
 /// A decided batch that has not landed yet.
 struct PendingBatch {

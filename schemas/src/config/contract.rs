@@ -17,7 +17,8 @@ use crate::{ids::Name, record::ColumnType};
 pub struct ContractConfig {
     /// Action for a value that does not fit its column: `quarantine_row` (default), `null_value`,
     /// `widen` or `freeze` (stop). A value that converts without loss (`"12"` in an integer column)
-    /// is converted and counted in every mode.
+    /// is converted and counted in every mode. In every mode but `freeze`, a float makes an integer
+    /// column one of floats, unless its type is declared or it holds an integer beyond 2^53.
     pub types: TypeContract,
     /// Action for a key that is not a column yet: `evolve` (default, a new column), `freeze`
     /// (stop), `quarantine_row` or `null_value` (the value is dropped and counted). In every mode,

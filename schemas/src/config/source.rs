@@ -27,7 +27,9 @@ pub struct SourceConfig {
     /// read by `format` or by its `Content-Type`. `html`: the start page of the crawl.
     pub url: String,
     /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is
-    /// the list itself. In XML it is the path of the elements that are the records.
+    /// the list itself. In XML it is the path of the elements that are the records. In JSON a null at
+    /// this path is an empty list; a missing field is an error, and so is an object, unless
+    /// `response.single_record` is set.
     #[serde(default)]
     pub records: String,
     /// `rest`, and `files` over http(s): query parameters of each request.
@@ -155,7 +157,8 @@ pub struct SourceConfig {
     /// `files`: actions for files that change, and for those that are still being written.
     #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
     pub files: FilesConfig,
-    /// `files`: details of CSV. `rest`: the same for responses in CSV.
+    /// `files`: details of CSV; refused with another `format`. `rest`: the same for responses in
+    /// CSV.
     #[serde(default)]
     pub csv: CsvConfig,
     /// `files`: details of idx.
@@ -189,9 +192,13 @@ pub struct SourceConfig {
     pub key: Vec<String>,
     /// Column that orders the rows with one `key`, such as `updated_at`; the row with the greatest
     /// value is the latest version. Numbers and timestamps are ordered by value, and null is the
-    /// oldest. Texts of digits alone are ordered as numbers; other texts are later than these, and
-    /// ordered by their bytes (dates need one format). Of equal values, and of all rows by default,
-    /// the row that landed last is the latest.
+    /// oldest. Texts that are decimal numbers are ordered by value. Texts that are ISO 8601 dates or
+    /// RFC 3339 times are ordered as instants: without an offset in UTC, a date as its midnight.
+    /// Other texts are ordered by their bytes, so `v9` is later than `v10`, and `31.01.2024` later
+    /// than `01.02.2024`; the warning `version_is_text` names such a column: land dates with
+    /// `contract.column.<name>.type = "timestamp"` and `contract.dates`. In a column of several forms,
+    /// numbers are older than times, and times older than other texts. Of equal values, and of all
+    /// rows by default, the row that landed last is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Size of one commit.
@@ -346,8 +353,8 @@ pub enum FileFormat {
     /// complete PGM file (grey) or PPM file (RGB). If `idx.labels` names a file of labels, it also
     /// has `label`, an integer.
     Idx,
-    /// Plain UTF-8 text; never chosen by name. A record is `text`: the complete file, or a part
-    /// between two occurrences of `text.separator`.
+    /// Plain text in UTF-8, or in UTF-16 with a byte order mark; never chosen by name. A record is
+    /// `text`: the complete file, or a part between two occurrences of `text.separator`.
     Text,
     /// Image files; never chosen by name. A record is one file: `image`, its bytes; `path`, its
     /// path below the folder of `url` (the part before the first wildcard); and `folder`, the name

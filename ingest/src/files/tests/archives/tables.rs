@@ -110,6 +110,7 @@ async fn a_pattern_chooses_among_members() {
         // With a format of its own a member needs no ending.
         let mut config = of(&folder, name, Some("README*"));
         config.format = FileFormat::Text;
+        config.csv = folder.source(name).csv;
         assert_eq!(records(&config).await, [r#"{"text":"free"}"#]);
         let error = refused(&of(&folder, name, Some("README*"))).await;
         assert!(

@@ -1,0 +1,86 @@
+//! Rows that the contract of a source would reject, by the rows looked at.
+
+use feedline_ingest::{JUDGED_AFTER, SourcePreview};
+use feedline_schemas::{config::SourceConfig, report::Warning};
+
+use super::CheckedSource;
+use crate::output::shortened;
+
+impl CheckedSource {
+    /// Reports more rejects than `contract.max_reject_fraction` allows: as an error where a run
+    /// cannot end otherwise, and as a warning where other rows may be better.
+    pub(super) fn judge_rejects(&mut self, preview: &SourcePreview, config: &SourceConfig) {
+        let limit = config.contract.max_reject_fraction.get();
+        let all = preview.rows + preview.bad;
+        let of_sample = (preview.bad, all);
+        let of_page = (preview.rejected, preview.decided);
+        let (rejected, rows) = match preview.is_all && preview.decided == preview.rows {
+            true => (self.rejected, all),
+            false if of_page.0 > 0 && preview.bad == 0 => of_page,
+            false => of_sample,
+        };
+        if rejected == 0 || rejected as f64 <= limit * rows as f64 {
+            return;
+        }
+        // A run checks the fraction at its end, or after so many records.
+        let is_certain = match preview.is_all {
+            true => rejected as f64 > limit * all as f64,
+            false => rejected == rows && rows >= JUDGED_AFTER,
+        };
+        let are = if rejected == 1 { "is" } else { "are" };
+        let found = format!(
+            "{rejected} of {rows} rows looked at {are} rejected, more than `contract.max_reject_fraction` = {limit} allows"
+        );
+        if is_certain {
+            let sample = self.rejected_sample.as_deref().unwrap_or_default();
+            self.error = Some(format!("{found}, such as {}", shortened(sample)));
+        } else {
+            let message = format!("{found}: a run stops if the other rows are no better");
+            let warning = Warning::new("many_rejects", message);
+            let warning = warning.with_key("contract.max_reject_fraction");
+            self.warnings.push(warning);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    /// Returns true if a check fails, and the codes of its warnings.
+    fn check(preview: &SourcePreview) -> (bool, Vec<String>) {
+        let text =
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"a/*\"\n";
+        let config = load("p.toml", text, &[]).unwrap().config.source.remove(0);
+        let mut source = CheckedSource::not_asked(&config.name);
+        source.take(preview, &config);
+        let codes = source.warnings.into_iter().map(|warning| warning.code);
+        (source.error.is_some(), codes.collect())
+    }
+
+    #[test]
+    fn a_check_fails_only_by_all_rows_or_by_as_many_as_a_run_checks() {
+        let preview = |rows: u64, bad: u64, is_all: bool| SourcePreview {
+            rows,
+            bad,
+            is_all,
+            decided: rows,
+            ..SourcePreview::default()
+        };
+        let doubt = || (false, vec!["many_rejects".to_owned()]);
+        assert_eq!(check(&preview(0, 1, false)), doubt());
+        assert_eq!(check(&preview(900, 300, false)), doubt());
+        assert_eq!(check(&preview(0, 1_000, false)), (true, vec![]));
+        assert_eq!(check(&preview(0, 1, true)), (true, vec![]));
+        assert_eq!(check(&preview(30, 1, true)), (false, vec![]));
+        // All rows were sampled, and the contract was asked about the first file alone.
+        let first = SourcePreview {
+            decided: 2,
+            rejected: 2,
+            ..preview(100, 0, true)
+        };
+        assert_eq!(check(&first), doubt());
+    }
+}

@@ -1,0 +1,291 @@
+//! The files of a folder that `init` reads.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::bail;
+use feedline_image::{Format, Header, ImageLimits};
+
+use super::location::{Content, FileClass, Location, class_of};
+use crate::output::counted;
+
+/// Maximum number of examined entries of a folder.
+const MAX_ENTRIES: usize = 10_000;
+/// Most endings that a message names of files that are not read.
+const NAMED_ENDINGS: usize = 5;
+/// Number of images whose size is read.
+const MEASURED: usize = 32;
+
+/// The files that a folder has most of, as the source `name`.
+pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Result<Location> {
+    let (mut files, mut roots) = (Vec::new(), Vec::new());
+    collect(folder, &mut files, &mut roots);
+    let of_class = |class: FileClass| {
+        let found = files
+            .iter()
+            .filter(move |path| class_of(&path.to_string_lossy()) == Some(class));
+        found.collect::<Vec<_>>()
+    };
+    let (tables, images, texts) = (
+        of_class(FileClass::Table),
+        of_class(FileClass::Image),
+        of_class(FileClass::Text),
+    );
+    let base = given.trim_end_matches('/');
+    if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
+        let has_classes = images.iter().all(|path| path.parent() != Some(folder));
+        let content = Content::Images { has_classes };
+        return Ok(Location {
+            shorter_side: shorter_side(&images),
+            ..Location::plain(base, content, name)
+        });
+    }
+    // Files of one ending are one table or one set of documents.
+    let most = if tables.len() >= texts.len() {
+        &tables
+    } else {
+        &texts
+    };
+    let Some(ending) = commonest_ending(most) else {
+        bail!(
+            "no file below `{given}` has an ending of a known format ({} looked at); name a file, or write the pipeline by hand",
+            counted(files.len() as u64, "file")
+        );
+    };
+    let is_flat = most.iter().all(|path| path.parent() == Some(folder));
+    let pattern = match is_flat {
+        true => format!("{base}/*{ending}"),
+        false => format!("{base}/**/*{ending}"),
+    };
+    if !is_flat && let Some(root) = roots.iter().find(|root| has_ending(root, &ending)) {
+        bail!(
+            "`{pattern}` would read `{}` too, in which a pipeline keeps its own files; name the folder of the data, or move one of both",
+            root.display()
+        );
+    }
+    let content = match tables.len() >= texts.len() {
+        true => Content::Table,
+        false => Content::Texts { is_single: false },
+    };
+    let known = files.iter().filter(|path| {
+        let path = path.to_string_lossy();
+        class_of(&path).is_some()
+    });
+    Ok(Location {
+        left_out: left_out(known, &ending),
+        ..Location::plain(&pattern, content, name)
+    })
+}
+
+/// Describes the files that do not have the `ending`; `None` if all have it.
+fn left_out<'a>(files: impl Iterator<Item = &'a PathBuf>, ending: &str) -> Option<String> {
+    let others = files.filter(|path| !path.to_string_lossy().ends_with(ending));
+    let mut counts: Vec<(String, usize)> = count_endings(others).into_iter().collect();
+    let count: usize = counts.iter().map(|(_, count)| count).sum();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let named = counts.iter().take(NAMED_ENDINGS);
+    let named: Vec<String> = named
+        .map(|(end, count)| format!("{count} `*{end}`"))
+        .collect();
+    let more = match counts.len() > NAMED_ENDINGS {
+        true => " and others",
+        false => "",
+    };
+    (count > 0).then(|| {
+        format!(
+            "{} of the folder {} not read, since `source.url` names the commonest ending alone: {}{more}; change it, or read them by \
+             another `[[source]]`",
+            counted(count as u64, "file"),
+            if count == 1 { "is" } else { "are" },
+            named.join(", ")
+        )
+    })
+}
+
+/// Median of the shorter sides of images spread over `files`.
+fn shorter_side(files: &[&PathBuf]) -> Option<u32> {
+    let stride = files.len().div_ceil(MEASURED).max(1);
+    let limits = ImageLimits::default();
+    let measured = files.iter().step_by(stride).filter_map(|path| {
+        let header = Header::read(&fs::read(path).ok()?, Format::ALL, &limits).ok()?;
+        let (width, height) = header.upright_sides();
+        Some(width.min(height))
+    });
+    let mut sides: Vec<u32> = measured.collect();
+    sides.sort_unstable();
+    sides.get(sides.len() / 2).copied()
+}
+
+fn commonest_ending(files: &[&PathBuf]) -> Option<String> {
+    let counts = count_endings(files.iter().copied());
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(ending, _)| ending)
+}
+
+/// Number of files with each ending, such as `.csv.gz`.
+fn count_endings<'a>(files: impl Iterator<Item = &'a PathBuf>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for name in files.filter_map(|file| file.file_name()) {
+        let name = name.to_string_lossy();
+        let packed = [".gz", ".zst"]
+            .into_iter()
+            .find(|end| name.ends_with(end))
+            .unwrap_or("");
+        let plain = name.strip_suffix(packed).unwrap_or(&name);
+        let ending = plain.rfind('.').map_or("", |at| &plain[at..]);
+        *counts.entry(format!("{ending}{packed}")).or_default() += 1;
+    }
+    counts
+}
+
+/// Returns true for the root of a pipeline: a folder with commit logs, which are at
+/// `landing/SOURCE/log`, or with a dataset that was built.
+fn is_root(folder: &Path) -> bool {
+    let landing = fs::read_dir(folder.join("landing")).into_iter().flatten();
+    let mut sources = landing.flatten().map(|entry| entry.path());
+    sources.any(|source| source.join("log").is_dir()) || folder.join("dataset/CURRENT").is_file()
+}
+
+/// Returns true if a file below `folder` has the ending.
+fn has_ending(folder: &Path, ending: &str) -> bool {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        collect(&folder, &mut files, &mut folders);
+    }
+    let mut names = files.iter().filter_map(|path| path.to_str());
+    names.any(|name| name.ends_with(ending))
+}
+
+/// Adds the files below `folder` to `files`, but for those of the roots of pipelines, which are
+/// added to `roots`.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>, roots: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if files.len() >= MAX_ENTRIES || is_hidden {
+            continue;
+        }
+        if path.is_dir() && is_root(&path) {
+            roots.push(path);
+        } else if path.is_dir() {
+            collect(&path, files, roots);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::init::{Pagination, source_text};
+
+    #[test]
+    fn folders_are_what_most_of_their_files_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        let given = folder.path().display().to_string();
+        let of =
+            || Location::new(&given).map(|found| (found.url.replace(&given, ""), found.content));
+        put("README");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("1 file looked at"), "{error}");
+        put("a/1.csv");
+        put("a/2.csv");
+        put("notes.parquet");
+        assert_eq!(of().unwrap(), ("/**/*.csv".into(), Content::Table));
+        (0..4).for_each(|n| put(&format!("t{n}.txt")));
+        assert_eq!(
+            of().unwrap(),
+            ("/*.txt".into(), Content::Texts { is_single: false })
+        );
+        (0..5).for_each(|n| put(&format!("cats/{n}.jpg")));
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: true })
+        );
+        put("6.jpg");
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: false })
+        );
+    }
+
+    #[test]
+    fn files_of_other_endings_than_the_commonest_are_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str| fs::write(folder.path().join(name), "x").unwrap();
+        let given = folder.path().display().to_string();
+        for name in ["1.txt", "2.txt", "3.txt", "README"] {
+            put(name);
+        }
+        let found = Location::new(&given).unwrap();
+        assert_eq!(
+            (found.left_out.as_deref(), found.decisions().len()),
+            (None, 0)
+        );
+        for name in ["a.md", "b.md", "4.TXT"] {
+            put(name);
+        }
+        let found = Location::new(&given).unwrap();
+        let said = found.decisions().remove(0);
+        assert!(
+            said.starts_with("3 files of the folder are not read"),
+            "{said}"
+        );
+        assert!(
+            said.contains("alone: 2 `*.md`, 1 `*.TXT`; change it"),
+            "{said}"
+        );
+        let text = source_text(&found, &Pagination::default());
+        assert!(
+            text.contains("# 3 files of the folder are not read"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_files_of_a_pipeline_that_has_run_are_no_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        let given = folder.path().display().to_string();
+        let of = || Location::new(&given).map(|found| found.url.replace(&given, ""));
+        put("feedline-data/a/landing/s/log/00000000000000000000.json");
+        put("feedline-data/a/landing/s/data/0.parquet");
+        put("feedline-data/a/dataset/manifest-000001.json");
+        put("feedline-data/b/dataset/CURRENT");
+        put("feedline-data/b/dataset/manifest-000001.json");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("0 files looked at"), "{error}");
+        put("rows.json");
+        assert_eq!(of().unwrap(), "/*.json");
+        put("more/rows.csv");
+        put("more/others.csv");
+        assert_eq!(of().unwrap(), "/**/*.csv");
+        // The pattern would match the manifests.
+        put("more/1.json");
+        put("more/2.json");
+        put("more/3.json");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("feedline-data/a` too"), "{error}");
+    }
+}

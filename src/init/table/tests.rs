@@ -1,0 +1,236 @@
+//! Roles of the columns of small previews.
+
+use feedline_ingest::LargeIntegers;
+use feedline_schemas::report::Warning;
+
+use super::*;
+
+fn column(name: &str, kind: ColumnType, compared: u64, distinct: u64) -> ColumnPreview {
+    ColumnPreview {
+        name: name.into(),
+        compared,
+        distinct,
+        column_type: Some(kind),
+        ..ColumnPreview::default()
+    }
+}
+
+fn preview(columns: Vec<ColumnPreview>) -> SourcePreview {
+    SourcePreview {
+        columns,
+        rows: 100,
+        is_all: true,
+        ..SourcePreview::default()
+    }
+}
+
+#[test]
+fn a_column_is_constant_only_if_all_rows_were_compared() {
+    let dropped = |is_all: bool, compared: u64, missing: u64| {
+        let mut table = preview(vec![
+            column("shop", ColumnType::Utf8, compared, 1),
+            column("age", ColumnType::Int64, 100, 40),
+            column("price", ColumnType::Int64, 100, 90),
+        ]);
+        table.is_all = is_all;
+        table.columns[0].missing = missing;
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        found.dropped.iter().any(|dropped| dropped.column == "shop")
+    };
+    assert!(dropped(true, 100, 0));
+    assert!(dropped(true, 60, 40));
+    // The first page of more, and the first file of several.
+    assert!(!dropped(true, 60, 0));
+    // A first page of `N/A`, with values behind it.
+    assert!(!dropped(true, 60, 90));
+    assert!(!dropped(false, 100, 0));
+}
+
+#[test]
+fn identifiers_timestamps_and_free_text_are_no_features_and_an_entity_is_the_key() {
+    let table = preview(vec![
+        column("id", ColumnType::Int64, 100, 100),
+        column("customer_id", ColumnType::Int64, 100, 12),
+        column("when", ColumnType::Timestamp, 100, 100),
+        column("note", ColumnType::Utf8, 100, 100),
+        column("city", ColumnType::Utf8, 100, 7),
+        column("one", ColumnType::Int64, 100, 1),
+        column("income", ColumnType::Int64, 100, 100),
+        column("churn", ColumnType::Bool, 100, 2),
+        column("age", ColumnType::Int64, 100, 40),
+    ]);
+    let found = ColumnRoles::decide(&table, None).unwrap();
+    let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
+    assert_eq!(dropped, ["id", "customer_id", "when", "note", "one"]);
+    assert_eq!(found.dropped[4].reason, "one value in all 100 rows");
+    assert_eq!(
+        (found.target.as_deref(), found.is_class),
+        (Some("churn"), true)
+    );
+    assert_eq!(found.entity.as_deref(), Some("customer_id"));
+    assert_eq!(found.time.as_deref(), Some("when"));
+}
+
+#[test]
+fn without_a_telling_name_the_last_column_that_can_be_is_the_target() {
+    let table = preview(vec![
+        column("a", ColumnType::Float64, 100, 90),
+        column("b", ColumnType::Int64, 100, 90),
+        column("remark", ColumnType::Utf8, 100, 60),
+    ]);
+    let found = ColumnRoles::decide(&table, None).unwrap();
+    assert_eq!(
+        (found.target.as_deref(), found.is_class),
+        (Some("b"), false)
+    );
+    assert!(
+        found.decisions[0].contains("because it is the last column that can be one"),
+        "{:?}",
+        found.decisions
+    );
+}
+
+#[test]
+fn a_table_without_features_is_landed_and_trains_nothing() {
+    let table = preview(vec![
+        column("label", ColumnType::Utf8, 100, 2),
+        column("message", ColumnType::Utf8, 100, 100),
+    ]);
+    let found = ColumnRoles::decide(&table, None).unwrap();
+    assert_eq!(found.target, None);
+    assert!(found.decisions[0].contains("`dataset.features`"));
+    // The constant one is not `a`, which could be the target or a feature of another.
+    let table = preview(vec![
+        column("a", ColumnType::Int64, 100, 100),
+        column("y", ColumnType::Int64, 100, 1),
+    ]);
+    let found = ColumnRoles::decide(&table, None).unwrap();
+    assert_eq!(found.target, None);
+    assert!(
+        found.decisions[0].starts_with("no column besides `a` can be a feature or the target"),
+        "{:?}",
+        found.decisions
+    );
+}
+
+#[test]
+fn numbers_that_land_as_text_are_dropped_until_the_key_that_reads_them_is_set() {
+    let reasons = |code: &str, key: &str| {
+        let mut table = preview(vec![
+            column("qty", ColumnType::Utf8, 1000, 900),
+            column("quantity", ColumnType::Utf8, 1000, 900),
+            column("price", ColumnType::Float64, 1000, 900),
+            column("age", ColumnType::Int64, 1000, 40),
+        ]);
+        let message = "`qty` (`1,017`): numbers land as text".to_owned();
+        table.warnings = vec![Warning::new(code, message).with_key(key)];
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        let reasons = found.dropped.into_iter().map(|dropped| dropped.reason);
+        reasons.collect::<Vec<_>>()
+    };
+    let text = "text with too many distinct values for a category";
+    let numbers = "numbers that land as text until `csv.thousands_separator` is set; then remove it from `dataset.drop`";
+    assert_eq!(
+        reasons("looks_like_thousands", "csv.thousands_separator"),
+        [numbers, text]
+    );
+    let declared = "numbers that land as text until `contract.column.qty.type` is set; then remove it from `dataset.drop`";
+    assert_eq!(
+        reasons("leading_zeros", "contract.column.<name>.type"),
+        [declared, text]
+    );
+    let dates = "dates that land as text until `contract.dates` is set; as timestamps they are no feature either";
+    assert_eq!(reasons("looks_like_dates", "contract.dates"), [dates, text]);
+}
+
+#[test]
+fn texts_without_features_are_for_a_language_model() {
+    let with = |texts: &[&str]| ColumnPreview {
+        samples: texts.iter().map(|text| (*text).to_owned()).collect(),
+        ..column("message", ColumnType::Utf8, 100, 100)
+    };
+    let found = |message: ColumnPreview| {
+        let label = column("label", ColumnType::Utf8, 100, 2);
+        ColumnRoles::decide(&preview(vec![label, message]), None).unwrap()
+    };
+    let texts = found(with(&["how are you", "call me tomorrow", "ok"]));
+    assert_eq!(
+        (texts.text.as_deref(), texts.target),
+        (Some("message"), None)
+    );
+    let codes = found(with(&["1.234,56", "A-7", "9"]));
+    assert_eq!(codes.text, None);
+    let both = preview(vec![
+        column("label", ColumnType::Utf8, 100, 2),
+        with(&["how are you"]),
+    ]);
+    let named = ColumnRoles::decide(&both, Some("label")).unwrap();
+    assert_eq!((named.text, named.target), (None, None));
+}
+
+#[test]
+fn a_named_target_is_taken_and_one_that_is_not_there_refused() {
+    let table = preview(vec![
+        column("a", ColumnType::Float64, 100, 90),
+        column("kind", ColumnType::Int64, 100, 3),
+    ]);
+    let found = ColumnRoles::decide(&table, Some("a")).unwrap();
+    assert_eq!(
+        (found.target.as_deref(), found.is_class),
+        (Some("a"), false)
+    );
+    let found = ColumnRoles::decide(&table, Some("kind")).unwrap();
+    assert!(found.is_class);
+    let error = ColumnRoles::decide(&table, Some("c"))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "column `c` does not exist; the columns are `a`, `kind`"
+    );
+}
+
+#[test]
+fn integers_that_no_float_holds_are_no_features_unless_they_are_few() {
+    let dropped = |count: u64| {
+        let large = ColumnPreview {
+            large_integers: Some(LargeIntegers {
+                count,
+                sample: "9007199254740995".to_owned(),
+            }),
+            ..column("account", ColumnType::Int64, 100, 90)
+        };
+        let table = preview(vec![
+            large,
+            column("age", ColumnType::Int64, 100, 40),
+            column("price", ColumnType::Float64, 100, 90),
+        ]);
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        assert_eq!(found.reads_as_number("account"), found.dropped.is_empty());
+        found
+            .dropped
+            .into_iter()
+            .map(|dropped| dropped.reason)
+            .next()
+    };
+    let reason = dropped(100).unwrap();
+    assert!(
+        reason.contains("beyond 2^53, such as `9007199254740995`"),
+        "{reason}"
+    );
+    assert_eq!(dropped(1), None);
+}
+
+#[test]
+fn dates_that_land_as_text_are_no_categories() {
+    let mut table = preview(vec![
+        column("date", ColumnType::Utf8, 9000, 150),
+        column("city", ColumnType::Utf8, 9000, 150),
+        column("price", ColumnType::Float64, 9000, 900),
+    ]);
+    let message = "`date` (`1/02/2005`; `%d/%m/%Y` fits all): dates land as text";
+    table.warnings = vec![Warning::new("looks_like_dates", message)];
+    let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+    let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
+    assert_eq!(dropped, ["date"]);
+}
