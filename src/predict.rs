@@ -7,6 +7,7 @@
 mod dialect;
 pub(crate) mod images;
 pub(crate) mod multi;
+mod ordered;
 mod output;
 mod passthrough;
 mod rejected;
@@ -290,6 +291,8 @@ pub(crate) struct Answers {
 struct Given {
     /// Number of the first row, from 0.
     first: u64,
+    /// Numbers of the rows where they do not follow `first`; otherwise empty.
+    row_numbers: Vec<u64>,
     rows: usize,
     /// `[rows, numbers]`, row-major; undefined for bad rows.
     x: Vec<f32>,
@@ -313,6 +316,7 @@ impl From<Features> for Given {
         } = features;
         Self {
             first,
+            row_numbers: Vec::new(),
             rows,
             x,
             bad,
@@ -374,6 +378,7 @@ impl Answers {
     fn no_rows(&self) -> Given {
         Given {
             first: 0,
+            row_numbers: Vec::new(),
             rows: 0,
             x: Vec::new(),
             bad: BTreeMap::new(),
@@ -393,19 +398,15 @@ impl Answers {
         report: &mut PredictReport,
     ) -> anyhow::Result<()> {
         out.write(self.columns(self.no_rows(), report))?;
-        loop {
-            stop.check()?;
-            match batches.recv_timeout(LOOK) {
-                Ok(given) => out.write(self.columns(given, report))?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-        }
+        for_each(batches, stop, |given| {
+            Ok(out.write(self.columns(given, report))?)
+        })
     }
 
     fn columns(&self, given: Given, report: &mut PredictReport) -> Vec<Column> {
         let Given {
             first,
+            row_numbers,
             rows,
             x,
             mut bad,
@@ -414,8 +415,12 @@ impl Answers {
             predicted,
             unusual,
         } = given;
+        let number_of = |row: usize| {
+            let own = row_numbers.get(row).copied();
+            own.unwrap_or(first + row as u64)
+        };
         let (mut columns, misfits) = typed_columns(kept, &self.kept_types);
-        columns.push(Column::Counts((first..).take(rows).collect()));
+        columns.push(Column::Counts((0..rows).map(number_of).collect()));
         columns.extend(numbers.into_iter().map(Column::Long));
         match predicted.or_else(|| self.predict(&x)) {
             None => {
@@ -432,7 +437,8 @@ impl Answers {
             Some(Predicted::Numbers(numbers) | Predicted::Differences(numbers)) => {
                 let numbers = numbers.into_iter().enumerate();
                 let numbers = numbers.map(|(row, number)| {
-                    usable(row, first, Some(number).filter(|n| n.is_finite()), &mut bad)
+                    let number = Some(number).filter(|n| n.is_finite());
+                    usable(row, number_of(row), number, &mut bad)
                 });
                 columns.push(Column::Long(numbers.collect()));
             }
@@ -441,7 +447,7 @@ impl Answers {
                 // A row is used completely or not at all.
                 for (row, numbers) in numbers.chunks_exact(width.max(1)).enumerate() {
                     let is_finite = numbers.iter().all(|number| number.is_finite());
-                    usable(row, first, is_finite.then_some(()), &mut bad);
+                    usable(row, number_of(row), is_finite.then_some(()), &mut bad);
                 }
                 let good = |row: usize| !bad.contains_key(&row);
                 columns.extend((0..width).map(|target| {
@@ -453,7 +459,7 @@ impl Answers {
                 let names = self.classes();
                 let classes = ids.into_iter().enumerate().map(|(row, id)| {
                     let id = id.filter(|_| probabilities[row * names.len()].is_finite());
-                    usable(row, first, id, &mut bad).map(|id| names[id].clone())
+                    usable(row, number_of(row), id, &mut bad).map(|id| names[id].clone())
                 });
                 columns.push(Column::Text(classes.collect()));
                 columns.extend((0..names.len()).map(|class| {
@@ -494,10 +500,10 @@ fn named_feature(name: &str) -> String {
     }
 }
 
-/// Returns a usable prediction of a row, or records its fault.
+/// Returns a usable prediction of a row with this number in the file, or records its fault.
 fn usable<T>(
     row: usize,
-    first: u64,
+    number: u64,
     answer: Option<T>,
     bad: &mut BTreeMap<usize, Fault>,
 ) -> Option<T> {
@@ -507,10 +513,7 @@ fn usable<T>(
     if answer.is_none() {
         let fault = Fault {
             reason: "prediction_not_finite",
-            detail: format!(
-                "row {}: the model returns no finite number",
-                first + row as u64
-            ),
+            detail: format!("row {number}: the model returns no finite number"),
         };
         bad.insert(row, fault);
     }
@@ -528,6 +531,22 @@ fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) 
         report
             .reject_sample
             .get_or_insert_with(|| format!("`{}`: {}", fault.reason, fault.detail));
+    }
+}
+
+/// Calls `take` with each of `batches`, until all are read.
+fn for_each(
+    batches: &Receiver<Given>,
+    stop: &Stop,
+    mut take: impl FnMut(Given) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    loop {
+        stop.check()?;
+        match batches.recv_timeout(LOOK) {
+            Ok(given) => take(given)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
     }
 }
 

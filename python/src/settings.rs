@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
-    TokenLayout, TokensConfig, image::ImageConfig,
+    TokenLayout, TokensConfig,
+    image::{Augment, Crop, ImageConfig, ImageLimits, MixConfig},
 };
 use feedline_schemas::{
+    config::ImageBackground,
     ids::{Rank, Seed},
     manifest::{Split, TargetKind},
 };
 use pyo3::prelude::*;
+use serde::{Deserialize as _, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::errors;
 
@@ -295,12 +299,40 @@ fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) 
 
 impl Settings {
     fn images(&self, py: Python<'_>) -> PyResult<Option<ImageConfig>> {
-        let refuse = |reason: &serde_json::Error| {
-            let text = format!("cannot use loader setting `images`: {reason}");
-            errors::of_class(py, "ConfigError", &text)
+        let Some(text) = &self.images else {
+            return Ok(None);
         };
-        let read = |text: &String| serde_json::from_str::<ImageConfig>(text);
-        let images = self.images.as_ref().map(read).transpose();
-        images.map_err(|error| refuse(&error))
+        let images = serde_json::from_str(text);
+        let images: Value = images.map_err(|error| refused(py, "images", &error))?;
+        let part = |key: &str| images.get(key).filter(|part| !part.is_null());
+        // Parts by themselves, so that an error names their keys.
+        check_part::<Crop>(py, "images.crop", part("crop"))?;
+        let steps = part("augment").and_then(Value::as_array);
+        for (place, step) in steps.into_iter().flatten().enumerate() {
+            check_part::<Augment>(py, &format!("images.augment[{place}]"), Some(step))?;
+        }
+        check_part::<MixConfig>(py, "images.mix", part("mix"))?;
+        check_part::<ImageLimits>(py, "images.limits", part("limits"))?;
+        check_part::<ImageBackground>(py, "images.background", part("background"))?;
+        let images = ImageConfig::deserialize(&images);
+        images
+            .map(Some)
+            .map_err(|error| refused(py, "images", &error))
     }
+}
+
+/// Checks that the setting `key` is a `T`.
+fn check_part<T: DeserializeOwned>(
+    py: Python<'_>,
+    key: &str,
+    part: Option<&Value>,
+) -> PyResult<()> {
+    let read = part.map(|part| T::deserialize(part)).transpose();
+    read.map(|_| ()).map_err(|error| refused(py, key, &error))
+}
+
+/// Error of a setting of images.
+fn refused(py: Python<'_>, key: &str, reason: &serde_json::Error) -> PyErr {
+    let text = format!("cannot use loader setting `{key}`: {reason}");
+    errors::of_class(py, "ConfigError", &text)
 }

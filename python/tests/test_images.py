@@ -47,6 +47,34 @@ def test_pixels_are_those_of_the_file(images):
             assert (pixels == drawn(int(row))).all() and label == row % 7
 
 
+def test_augmentations_have_the_keys_and_defaults_of_a_pipeline(images):
+    settings = {"height": 32, "width": 40, "crop": {"type": "whole"}}
+    always = {**settings, "augment": [{"type": "horizontal_flip", "probability": 1}]}
+    for batch in feedline.Loader(images, 16, images=always):
+        for row, pixels in zip(batch.origin, batch.image):
+            assert (pixels == drawn(int(row))[:, ::-1]).all()
+    plain, half = (by_row(feedline.Loader(images, 16, images={**settings, **more}))
+                   for more in ({}, {"augment": [{"type": "horizontal_flip"}]}))
+    mirrored = sum((half[row] != plain[row]).any() for row in plain)
+    assert 0 < mirrored < len(plain)
+    cropped = {"height": 8, "width": 8, "augment": [{"type": "random_resized_crop"}, {"kind": "cutout", "side": 2}]}
+    assert len(by_row(feedline.Loader(images, 16, images=cropped))) == COUNT
+    feedline.Loader(images, 16, images={**settings, "mix": {"mixup": 0.5}})
+
+
+def test_an_error_in_settings_of_images_names_the_key(images):
+    size = {"height": 8, "width": 8}
+    for wrong, text in (
+        ({"augment": [{"type": "rotate"}]}, "`images.augment[0]`: missing field `degrees`"),
+        ({"augment": [{"type": "horizontal_flip"}, {"degrees": 5}]}, "`images.augment[1]`: it has no `type`"),
+        ({"crop": {"type": "middle"}}, "`images.crop`: unknown variant `middle`"),
+        ({"flop": 1}, "`images`: unknown field `flop`"),
+    ):
+        with pytest.raises(feedline.ConfigError) as caught:
+            feedline.Loader(images, 16, images={**size, **wrong})
+        assert text in str(caught.value) and "line" not in str(caught.value).replace("feedline", "")
+
+
 def test_training_crops_and_mirrors_and_evaluation_does_not(images):
     size = {"height": 8, "width": 8}
     loader = feedline.Loader(images, 16, images=size)
@@ -81,6 +109,25 @@ def test_settings_of_images_are_checked(images):
         feedline.Loader(images, 8, images={"hieght": 8, "height": 8, "width": 8})
     with pytest.raises(feedline.ConfigError, match="images"):
         feedline.Loader(images, 8)
+
+
+def test_transparent_pixels_are_blended_onto_the_background(tmp_path):
+    pixels = np.zeros((8, 8, 4), np.uint8)
+    pixels[..., 3] = np.arange(64).reshape(8, 8) * 4
+    # The dataset was built without `[dataset.image]`.
+    shards.write_images(tmp_path, [encoded(pixels)] * COUNT)
+    whole = {"height": 8, "width": 8, "crop": {"kind": "whole"}}
+
+    def first(settings):
+        batches = iter(feedline.Loader(tmp_path, 20, images={**whole, **settings}))
+        return next(batches).image[0].copy()
+
+    assert (first({}) == 0).all() and (first({"background": "black"}) == 0).all()
+    assert (first({"background": "white"}) == 255 - pixels[..., 3:]).all()
+    red = first({"background": "#ff0000"})
+    assert (red[..., :1] == 255 - pixels[..., 3:]).all() and (red[..., 1:] == 0).all()
+    with pytest.raises(feedline.ConfigError, match="images.background.*`grey` is not a background"):
+        feedline.Loader(tmp_path, 20, images={**whole, "background": "grey"})
 
 
 def test_a_damaged_image_is_replaced_and_told(tmp_path):

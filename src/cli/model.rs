@@ -62,7 +62,7 @@ pub(crate) struct Predict {
     /// File of new rows: CSV, NDJSON, JSON, Parquet or Arrow, also with `.gz` or `.zst`; `-` is
     /// standard input. Default: standard input; where the model reads windows of rows
     /// (`dataset.sequence`), a forecast of the next horizon of each entity, from the landed rows.
-    /// Predictions of series are sorted by entity and time. For a model of images: a folder, an
+    /// Forecasts are sorted by entity and time. For a model of images: a folder, an
     /// image file or an archive of images. For a model of texts: a file of rows with the dataset's
     /// text column, a text file, or a folder of them. Each text gets its `loss`, the mean of
     /// `-ln p` over its tokens except the first, and `perplexity`. `row` counts the rows of the file

@@ -84,7 +84,7 @@ impl Text for PredictReport {
             line(
                 out,
                 "order",
-                format!("by `{order}`, not as in the file; `row` counts in this order"),
+                format!("by `{order}`; `row` counts in this order"),
             )?;
         }
         line(out, "transform", &self.transform)?;

@@ -14,7 +14,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_preprocess::{LandedRows, SeriesBatch, SeriesRows, Transform, UnusualCells};
+use feedline_ingest::{Landed, LandedReject};
+use feedline_preprocess::{
+    Column, Fault, LandedRows, SeriesBatch, SeriesRows, Transform, UnusualCells,
+};
 use feedline_schemas::{
     config::{
         ContractConfig, CsvConfig, DeclaredType, FileFormat, Fraction, InferConfig, PipelineConfig,
@@ -24,10 +27,17 @@ use feedline_schemas::{
     report::{PredictReport, SourceReport},
 };
 use feedline_storage::{Store, StoreOptions, private};
+use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::{Answers, Given, Output, WAITING, is_own};
+use super::{
+    Answers, Given, Output, WAITING, is_own,
+    ordered::{EntityCell, OrderedRows, RowOrder},
+};
 use crate::stop::Stop;
+
+/// Rejected rows that are formatted at a time.
+const REJECT_ROWS: usize = 4096;
 
 /// A private folder, removed when its last user drops it.
 pub(crate) struct Folder(PathBuf);
@@ -62,6 +72,7 @@ impl Drop for Folder {
 }
 
 /// A file of rows, and the pipeline that lands it in a folder of its own.
+#[derive(Clone)]
 pub(crate) struct Landing {
     pub(crate) config: PipelineConfig,
     pub(crate) root: Store,
@@ -126,8 +137,154 @@ impl Landing {
         LandedRows {
             root: self.root,
             source: sources.next().expect("the pipeline has one source"),
+            starts: Vec::new(),
+            is_empty: false,
         }
     }
+
+    /// The log of what has landed; `None` before its first entry.
+    pub(crate) async fn log(&self) -> anyhow::Result<Option<Landed>> {
+        let Some(source) = self.config.source.first() else {
+            return Ok(None);
+        };
+        let log = Box::pin(feedline_ingest::landed(&self.root, &source.name)).await;
+        log.with_context(|| format!("cannot read `{}`", self.file))
+    }
+
+    /// The same file with the types of `landed` declared for the columns that have landed as others,
+    /// in a folder beside this one; `None` if there are none. So a cell that does not fit rejects its
+    /// row, and does not change the type of its column.
+    pub(crate) fn retyped(
+        &self,
+        log: &Landed,
+        landed: &BTreeMap<String, ColumnType>,
+    ) -> anyhow::Result<Option<Self>> {
+        let mut typed = self.clone();
+        let Some(source) = typed.config.source.first_mut() else {
+            return Ok(None);
+        };
+        let mut names = Vec::new();
+        for column in &log.schema.columns {
+            let Some(known) = landed.get(&column.name) else {
+                continue;
+            };
+            let declared = declared_type(*known);
+            if let Some(declared) = declared.filter(|_| !is_read_alike(*known, column.r#type)) {
+                let rules = source.contract.column.entry(column.name.clone());
+                rules.or_default().r#type = Some(declared);
+                names.push(column.name.as_str());
+            }
+        }
+        let root = self.config.pipeline.root.as_ref();
+        let Some(root) = root.filter(|_| !names.is_empty()) else {
+            return Ok(None);
+        };
+        let root = format!("{root}-typed");
+        tracing::info!(
+            file = %self.file,
+            columns = %names.join(", "),
+            "columns are not of the types that landed: the file is read again with these types, and a row that does not fit \
+             is rejected"
+        );
+        typed.root = Store::open(&root, &StoreOptions::default())?;
+        typed.config.pipeline.root = Some(root);
+        Ok(Some(typed))
+    }
+}
+
+/// Returns true if a column that has landed as `known` may hold values of type `found`.
+fn is_read_alike(known: ColumnType, found: ColumnType) -> bool {
+    known == found
+        || [known, found].contains(&ColumnType::Null)
+        || (known.is_number() && found.is_number())
+}
+
+/// The declaration for a column that has landed as `landed`; `None` for lists and columns without a
+/// value.
+const fn declared_type(landed: ColumnType) -> Option<DeclaredType> {
+    Some(match landed {
+        ColumnType::Bool => DeclaredType::Bool,
+        ColumnType::Int64 => DeclaredType::Int,
+        ColumnType::Float64 => DeclaredType::Float,
+        ColumnType::Decimal => DeclaredType::Decimal,
+        ColumnType::Timestamp => DeclaredType::Timestamp,
+        ColumnType::Utf8 => DeclaredType::Text,
+        ColumnType::Json => DeclaredType::Json,
+        ColumnType::Binary => DeclaredType::Bytes,
+        _ => return None,
+    })
+}
+
+/// A file of rows that has landed.
+pub(crate) struct LandedFile {
+    pub(crate) rows: LandedRows,
+    pub(crate) report: SourceReport,
+    /// Rows that have not landed.
+    pub(crate) rejects: Vec<FileReject>,
+}
+
+/// A row of a file that is rejected, and so has not landed.
+pub(crate) struct FileReject {
+    /// Its number in the file, from 0.
+    number: u64,
+    reject: LandedReject,
+}
+
+impl FileReject {
+    /// Its cell in the column `name`, if the row could be parsed.
+    fn cell(&self, name: &str) -> Option<String> {
+        let row: Value = serde_json::from_str(&self.reject.raw).ok()?;
+        match row.get(name)? {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+}
+
+impl LandedFile {
+    /// The file of `landing`, which has landed with this `report` and this `log`.
+    pub(crate) async fn read(
+        landing: Landing,
+        report: SourceReport,
+        log: Option<Landed>,
+    ) -> anyhow::Result<Self> {
+        let file = landing.file.clone();
+        let mut rows = landing.landed();
+        rows.is_empty = report.rows == 0;
+        let mut rejects = Vec::new();
+        if let Some(log) = log {
+            let found = feedline_ingest::landed_rejects(&rows.root, &rows.source.name, &log);
+            let found = Box::pin(found).await;
+            let found = found.with_context(|| format!("cannot read `{file}`"))?;
+            rows.starts = starts(&log);
+            rejects.extend(found.into_iter().map(|reject| {
+                let batch = usize::try_from(reject.sequence).unwrap_or(usize::MAX);
+                let start = rows.starts.get(batch).copied().unwrap_or(0);
+                FileReject {
+                    number: start + reject.row,
+                    reject,
+                }
+            }));
+        }
+        Ok(Self {
+            rows,
+            report,
+            rejects,
+        })
+    }
+}
+
+/// Number in the file of the row that each batch begins with.
+fn starts(log: &Landed) -> Vec<u64> {
+    let mut next = 0;
+    let entries = log.entries.iter().map(|entry| {
+        let counts = &entry.counts;
+        let start = next;
+        next += counts.rows + counts.duplicates + counts.rejected;
+        start
+    });
+    entries.collect()
 }
 
 /// Returns a name with the extension of the file's format.
@@ -170,6 +327,7 @@ fn source(
             ColumnType::Utf8 => DeclaredType::Text,
             ColumnType::Float64 => DeclaredType::Float,
             ColumnType::Decimal => DeclaredType::Decimal,
+            // Integers may be floats here, and the formats of times are those of the source.
             _ => continue,
         };
         let rules = column.entry(name.clone()).or_default();
@@ -205,9 +363,12 @@ pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport) {
     }
 }
 
-/// Predicts `rows` and writes the predictions to `output`. Blocks; `runtime` reads the rows.
+/// Predicts `rows` and writes the predictions to `output`, with a line for each of `rejects`: in the
+/// order of the file, or by entity where the rows are not those of a file. Blocks; `runtime` reads
+/// the rows.
 pub(crate) fn answer(
     rows: SeriesRows,
+    rejects: Option<&[FileReject]>,
     answers: &Answers,
     output: Output,
     (stop, runtime): (&Stop, &Handle),
@@ -215,6 +376,7 @@ pub(crate) fn answer(
 ) -> anyhow::Result<()> {
     let naive = rows.naive();
     let is_window = rows.window().is_some();
+    let (entity, numbers) = (entity_places(&rows, answers), rows.numbers());
     let (sender, batches) = sync_channel(WAITING);
     let runtime = runtime.clone();
     let work = move || -> anyhow::Result<SeriesRows> {
@@ -232,9 +394,23 @@ pub(crate) fn answer(
     let reader = thread::spawn(work);
     let mut ended = None;
     let closed = output.write(&answers.names(), |out| {
-        answers.write(&batches, out, stop, report)?;
+        out.write(answers.columns(answers.no_rows(), report))?;
+        let mut ordered = OrderedRows::default();
+        super::for_each(&batches, stop, |given| {
+            let orders = match rejects {
+                Some(_) => in_file(&given),
+                None => by_entity(&given, &entity),
+            };
+            ordered.push(answers.columns(given, report), orders);
+            Ok(())
+        })?;
         ended = Some(super::joined(reader)?);
-        Ok(())
+        for rejects in rejects.unwrap_or_default().chunks(REJECT_ROWS) {
+            let given = rejected(rejects, answers, numbers);
+            let orders = in_file(&given);
+            ordered.push(rejected_columns(given, rejects, answers), orders);
+        }
+        Ok(ordered.write(answers.kept.len(), out)?)
     })?;
     report.warnings.extend(closed);
     let Some(rows) = ended else { return Ok(()) };
@@ -259,6 +435,66 @@ pub(crate) fn answer(
     Ok(())
 }
 
+/// Order of the rows by their numbers in the file.
+fn in_file(given: &Given) -> Vec<RowOrder> {
+    let numbers = given.row_numbers.iter();
+    numbers.map(|number| RowOrder::Number(*number)).collect()
+}
+
+/// Order of the rows by the passthrough columns in the places `entity`.
+fn by_entity(given: &Given, entity: &[usize]) -> Vec<RowOrder> {
+    let cells_of = |row: usize| {
+        let cells = entity.iter().map(|place| {
+            let cells = given.kept.get(*place);
+            let cell = cells.and_then(|cells| cells.get(row)?.as_deref());
+            EntityCell::of(cell)
+        });
+        RowOrder::Entity(cells.collect())
+    };
+    (0..given.rows).map(cells_of).collect()
+}
+
+/// Places of the entity's columns among the passthrough columns.
+fn entity_places(rows: &SeriesRows, answers: &Answers) -> Vec<usize> {
+    let entity = rows.order().split_last().map(|(_, entity)| entity);
+    let entity = entity.unwrap_or_default().iter();
+    let place = |name: &String| answers.kept.iter().position(|kept| kept == name);
+    entity.filter_map(place).collect()
+}
+
+/// Rows that have not landed, with `numbers` undefined features each.
+fn rejected(rejects: &[FileReject], answers: &Answers, numbers: usize) -> Given {
+    let cells = |name: &String| -> Vec<Option<String>> {
+        rejects.iter().map(|row| row.cell(name)).collect()
+    };
+    let fault = |row: &FileReject| Fault {
+        // Replaced by the reason itself.
+        reason: "row_rejected",
+        detail: row.reject.detail.clone(),
+    };
+    Given {
+        first: 0,
+        row_numbers: rejects.iter().map(|row| row.number).collect(),
+        rows: rejects.len(),
+        x: vec![0.0; rejects.len() * numbers],
+        bad: rejects.iter().map(fault).enumerate().collect(),
+        kept: answers.kept.iter().map(cells).collect(),
+        numbers: vec![vec![None; rejects.len()]; answers.numbers.len()],
+        predicted: None,
+        unusual: UnusualCells::default(),
+    }
+}
+
+/// Columns of the output for rows that have not landed. [`add_rejects`] has counted them.
+fn rejected_columns(given: Given, rejects: &[FileReject], answers: &Answers) -> Vec<Column> {
+    let mut columns = answers.columns(given, &mut PredictReport::default());
+    let reasons = rejects.iter().map(|row| Some(row.reject.reason.clone()));
+    // `error` and `detail` are the last columns.
+    let error = columns.len() - 2;
+    columns[error] = Column::Text(reasons.collect());
+    columns
+}
+
 /// Further columns of the output, besides the passthrough columns.
 pub(crate) fn further_names(rows: &SeriesRows) -> (Vec<String>, Vec<String>) {
     let window = rows.window().map(|_| "target_time".to_owned());
@@ -271,6 +507,7 @@ pub(crate) fn further_names(rows: &SeriesRows) -> (Vec<String>, Vec<String>) {
 fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> Given {
     let SeriesBatch {
         rows,
+        row_numbers,
         x,
         bad,
         mut kept,
@@ -283,6 +520,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
     let numbers = numbers.filter(|(_, is_there)| *is_there);
     Given {
         first,
+        row_numbers,
         rows,
         x,
         bad,

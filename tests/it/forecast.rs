@@ -90,7 +90,9 @@ fn the_next_horizon_of_each_entity_is_predicted_from_what_has_landed() {
     let found = self::predicted(folder, &other);
     assert_eq!(found.len(), 20);
     for (row, one) in predicted.iter().enumerate() {
-        let same = &found[10 * (row / 3) + 7 + row % 3];
+        // New rows are in the order of their file, which alternates between the plants.
+        let same = &found[2 * (7 + row % 3) + row / 3];
+        assert_eq!(same["plant"], one["plant"]);
         assert_eq!(same["prediction"], one["prediction"], "{one} {same}");
         assert_eq!(same["target_time"], one["target_time"]);
     }
@@ -142,6 +144,47 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
     .unwrap();
     let refused = run(folder, &["predict", "power.toml", "odd.csv"]).expect(1);
     assert!(refused.stderr.contains("`warmth`"), "{}", refused.stderr);
+}
+
+#[test]
+fn new_rows_of_a_series_keep_their_places_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    // Timestamps here, which one unreadable cell must not turn into text.
+    let series = SERIES.replace("contract.column.at.type = \"text\"\n", "");
+    fs::write(folder.join("power.toml"), format!("{series}{TRAIN}")).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    let rows = "plant,at,warmth,load\n\
+        south,2024-01-11 01:00:00,warm,\n\
+        south,2024-01-11 00:00:00,1,\n\
+        north,unknown,1,\n\
+        north,2024-01-11 00:00:00,1,\n";
+    fs::write(folder.join("new.csv"), rows).unwrap();
+    let found = predicted(folder, &["predict", "power.toml", "new.csv"]);
+    let plants: Vec<&Value> = found.iter().map(|one| &one["plant"]).collect();
+    assert_eq!(plants, ["south", "south", "north", "north"]);
+    for (row, one) in found.iter().enumerate() {
+        assert_eq!(one["row"], row);
+        let (is_bad, column) = (row % 2 == 0, ["warmth", "at"][row / 2]);
+        assert_eq!(one["prediction"].is_null(), is_bad, "{one}");
+        if is_bad {
+            assert_eq!(one["error"], "type_conflict", "{one}");
+            let detail = one["detail"].as_str().unwrap();
+            assert!(detail.contains(&format!("`{column}`")), "{one}");
+        }
+    }
+
+    // Without any row before them, features are made of the new rows alone.
+    fs::write(folder.join("none.csv"), "plant,at,warmth,load\n").unwrap();
+    let cold = ["predict", "power.toml", "new.csv", "--history", "none.csv"];
+    let done = run(folder, &cold).expect(0);
+    let said = done.stderr;
+    assert!(said.contains("`none.csv` has no rows"), "{said}");
+    assert_eq!(done.stdout.lines().count(), 4);
+    let forecast = ["predict", "power.toml", "--history", "none.csv"];
+    let refused = run(folder, &forecast).expect(1).stderr;
+    assert!(refused.contains("no window to forecast from"), "{refused}");
 }
 
 /// A series of one column, and a pipeline whose windows hold its past.

@@ -227,3 +227,75 @@ fn what_cannot_be_continued_is_one_error() {
     let done = run(folder, &["generate", "rows.toml", "--prompt", "a"]).expect(2);
     assert!(done.stderr.contains("dataset.kind"), "{done:?}");
 }
+
+#[test]
+fn a_text_of_a_dataset_of_other_settings_is_said_to_be_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_notes(folder);
+    let short = TOKENS.replace("epochs = 30", "epochs = 1");
+    let file = pipeline(folder, &format!("{HEAD}{short}"));
+    run(folder, &["run", file]).expect(0);
+    let prompt = ["--prompt", "the cat", "--tokens", "2"];
+    let report = |more: &[&str]| {
+        let options = [&prompt[..], more, &["--json"]].concat();
+        generate(folder, file, &options).expect(0).json()
+    };
+    let same = report(&[]);
+    assert_eq!(warnings(&same), [""; 0]);
+    assert_eq!(same["run"]["relation"], "same");
+    let changed = ["--set", "dataset.tokens.vocabulary=290"];
+    let other = report(&changed);
+    assert_eq!(warnings(&other), ["dataset_settings_changed"]);
+    assert!(other["run"]["relation"].is_null(), "{other}");
+    let shown = generate(folder, file, &[&prompt[..], &changed].concat());
+    let shown = shown.expect(0).stderr;
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let part = "and the existing dataset, which was built with other settings";
+    assert!(shown.contains(part), "{shown}");
+}
+
+#[test]
+fn weights_of_another_tokenizer_are_refused_and_those_of_the_same_one_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_notes(folder);
+    let short = TOKENS.replace("epochs = 30", "epochs = 1");
+    let file = pipeline(folder, &format!("{HEAD}{short}"));
+    let build = |folder: &Path| {
+        for command in [&["ingest", file][..], &["shards", "build", file]] {
+            run(folder, command).expect(0);
+        }
+    };
+    build(folder);
+    let trained = run(folder, &["train", file, "--json"]).expect(0).json();
+    let export = ["weights", "export", file, "--to", "base.safetensors"];
+    run(folder, &export).expect(0);
+    let checkpoint = trained["checkpoint"].as_str().unwrap();
+    // Texts of the same form with other words.
+    let other = folder.join("other");
+    fs::create_dir_all(other.join("landed")).unwrap();
+    let notes = fs::read_to_string(folder.join("landed/a.ndjson")).unwrap();
+    let notes = notes.replace("cat", "cow").replace("mice", "mugs");
+    fs::write(other.join("landed/a.ndjson"), notes).unwrap();
+    let export = folder.join("base.safetensors");
+    let export = export.to_str().unwrap();
+    pipeline(&other, &format!("{HEAD}{short}"));
+    build(&other);
+    for from in [export, checkpoint] {
+        let init = format!("train.init={{ from = {from:?} }}");
+        let begin = ["train", file, "--set", &init];
+        let refused = run(&other, &begin).expect(2).stderr;
+        for part in [
+            "are for other token ids",
+            "`dataset.tokens.tokenizer`",
+            "\"tokens.*\"",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        // The tokenizer is the same there.
+        let same = run(folder, &[&begin[..], &["--json"]].concat()).expect(0);
+        let same = same.json();
+        assert!(!warnings(&same).contains(&"unnamed_text_ids"), "{same}");
+    }
+}

@@ -155,6 +155,51 @@ fn a_dataset_of_other_settings_is_said_to_be_where_it_is_trained_on_or_measured(
 }
 
 #[test]
+fn predictions_and_searches_on_a_dataset_of_other_settings_are_said_to_be_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let search = "[tune]\ntrials = 2\n[[tune.parameter]]\nkey = \"train.learning_rate\"\nvalues = [0.01, 0.02]";
+    let file = write_pipeline(at, "", &format!("epochs = 1\n{search}"));
+    write_rows(at, "rows-1.csv", 300, 3, |random| {
+        random.below(1000).to_string()
+    });
+    run(at, &["run", file]).expect(0);
+    let has_warning = |report: &Value| {
+        let warnings = report["warnings"].as_array().into_iter().flatten();
+        warnings
+            .filter(|w| w["code"] == "dataset_settings_changed")
+            .count()
+            == 1
+    };
+    let changed = [
+        "--set",
+        "dataset.split.train=0.7",
+        "--set",
+        "dataset.split.test=0.2",
+    ];
+    let predict = ["predict", file, "rows-1.csv", "--to", "predictions.csv"];
+    let same = json_of(at, &predict);
+    assert!(
+        !has_warning(&same) && same["used"]["relation"] == "same",
+        "{same}"
+    );
+    let predict = [&predict[..], &changed].concat();
+    let other = json_of(at, &predict);
+    assert!(
+        has_warning(&other) && other["used"]["relation"].is_null(),
+        "{other}"
+    );
+    let shown = run(at, &predict).expect(0).stdout;
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let part = "and the existing dataset, which was built with other settings";
+    assert!(shown.contains(part), "{shown}");
+    let tune = ["tune", file];
+    assert!(!has_warning(&json_of(at, &tune)["train"]));
+    let searched = json_of(at, &[&tune[..], &changed].concat());
+    assert!(has_warning(&searched["train"]), "{searched}");
+}
+
+#[test]
 fn a_dataset_of_other_settings_is_said_to_be_where_it_is_planned_on_or_exported() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -224,7 +269,9 @@ fn a_mixture_of_datasets_of_one_source_is_said_to_leak() {
     let leak = warnings
         .iter()
         .find(|w| w["code"] == "mixture_shares_sources");
-    assert!(leak.is_some(), "{report}");
+    let message = leak.map(|leak| leak["message"].as_str().unwrap().to_owned());
+    let counts_rows = |message: String| message.contains(" rows of the test split");
+    assert!(message.is_some_and(counts_rows), "{report}");
 }
 
 #[test]

@@ -83,12 +83,16 @@ class Loader:
             batch up with others; see `Batch.padding`.
         images: what is done to images, needed for datasets of them: a dict as
             `{"height": 224, "width": 224}` for training (random resized crop, mirrored half of the time), with `"crop"`
-            and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
+            and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`,
+            `[{"type": "horizontal_flip"}]`. The changes have the keys and defaults of `train.images.augment` in a pipeline
+            file; `kind` is another name of `type`.
             `"mix"` mixes images of a batch in pairs: `{"mixup_probability": 0.5, "cutmix_probability": 0.5}`; a loss
             is then `lam * loss(y) + (1 - lam) * loss(y_partner)`.
             `"limits"` bounds what is decoded: `{"encoded_bytes": 64 << 20, "side": 16384, "pixels": 64_000_000,
             "decoder_bytes": 512 << 20}` are the defaults, for shards raised to those of `[dataset.image]`; an image over one
             counts as damaged, see `max_bad_fraction`.
+            `"background"` is the colour that transparent pixels are blended onto: `"white"`, `"black"`, `"#rrggbb"`, or
+            `"none"`, which drops alpha. The default is that of `[dataset.image]` for shards, otherwise `"none"`.
             Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
@@ -567,7 +571,15 @@ def _columns(asked):
 
 
 def _images(asked, shuffle):
-    """The whole of what the loader wants to know about images."""
+    """The complete settings of images. Keys are those of `[train.images]`, too."""
+    asked = dict(asked)
+    if isinstance(asked.get("crop"), Mapping):
+        asked["crop"] = _with_kind("images.crop", asked["crop"])
+    if isinstance(asked.get("augment"), (list, tuple)):
+        named = enumerate(asked["augment"])
+        asked["augment"] = [_with_kind(f"images.augment[{place}]", step) for place, step in named]
+        if "crop" not in asked and asked["augment"] and asked["augment"][0]["kind"] == "random_resized_crop":
+            asked["crop"] = {**asked["augment"].pop(0), "kind": "random_resized"}
     if "crop" in asked:
         return asked
     if shuffle:
@@ -576,6 +588,18 @@ def _images(asked, shuffle):
         larger = max(int(asked.get("height", 1)), int(asked.get("width", 1)))
         usual = {"crop": {"kind": "center", "shorter_side": -(-larger * 8 // 7)}}
     return {**usual, **asked}
+
+
+def _with_kind(key, asked):
+    """A crop or a change of images with its name in `kind`; pipeline files call it `type`."""
+    if not isinstance(asked, Mapping):
+        raise ConfigError(f"cannot use loader setting `{key}`: it is `{asked!r}`, use a dict with a `type`")
+    rest = {name: value for name, value in asked.items() if name not in ("kind", "type")}
+    if "kind" in asked and "type" in asked:
+        raise ConfigError(f"cannot use loader setting `{key}`: `type` and `kind` are the same key, so give one of them")
+    if "kind" not in asked and "type" not in asked:
+        raise ConfigError(f"cannot use loader setting `{key}`: it has no `type`, give its name there")
+    return {"kind": asked.get("kind", asked.get("type")), **rest}
 
 
 def _device_prefetch(batches, device):
