@@ -137,7 +137,7 @@ impl Keyset {
     }
 
     fn place(&self, record: &Value) -> Result<(Mark, String), String> {
-        let time = Mark::of(record, &self.time_path)?.ok_or_else(|| {
+        let time = Mark::of(record, &self.time_path, "pagination.time_path")?.ok_or_else(|| {
             let path = &self.time_path;
             format!("a record has no value at `{path}` (`pagination.time_path`), by which pages are ordered")
         })?;

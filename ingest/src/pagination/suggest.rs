@@ -7,25 +7,31 @@
 
 mod body;
 mod first_number;
+mod further;
 mod line;
 mod names;
 mod order;
+mod page_info;
 
 use reqwest::header::{HeaderMap, LINK};
 use url::Url;
 
-pub(crate) use self::first_number::have_different_records;
 use self::{
     body::{Field, fields, list},
     line::{Line, quoted},
     names::{
         COUNTS, CURSORS, FLAGS, NEXT_URLS, OFFSETS, PAGE_COUNTS, PAGES, SIZES, SURE_CURSORS,
-        TOTAL_HEADERS, TOTALS,
+        TOTAL_HEADERS, TOTALS, UNSURE_CURSORS,
     },
+    page_info::{PageFlag, is_no_cursor, is_url_of_next, page_flag, whole},
+};
+pub(crate) use self::{
+    first_number::have_different_records,
+    further::{FurtherPages, OnePage, further_pages},
 };
 use super::link;
 use feedline_readers::value::Value;
-use feedline_schemas::count::counted;
+use feedline_schemas::{count::counted, record::split_path};
 
 /// Pagination suggested by a first response.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,40 +49,6 @@ pub(crate) struct Found {
     pub(crate) is_by_order: bool,
 }
 
-/// Sign in a response that there are further pages.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FurtherPages {
-    /// A line of TOML for the source; `None` if the response does not show how to request them.
-    pub(crate) pagination: Option<String>,
-    /// The sign, in words.
-    pub(crate) reason: String,
-}
-
-/// Looks for a sign of further pages in a response with `headers` to a request for `url`. It has
-/// `count` records, and `beside` is its body without them.
-pub(crate) fn further_pages(
-    headers: &HeaderMap,
-    beside: &Value,
-    count: u64,
-    url: &Url,
-) -> Option<FurtherPages> {
-    let response = FirstAnswer {
-        headers,
-        url,
-        count,
-        list: &[],
-        fields: fields(beside),
-    };
-    let (line, reason) = match response.by_sign() {
-        Some((line, reason)) => (Some(line), reason),
-        None => response.by_flag()?,
-    };
-    Some(FurtherPages {
-        pagination: line.map(Line::into_text),
-        reason,
-    })
-}
-
 /// Suggests the pagination by the response with `headers` and `body` to a request for `url`. Its
 /// records should be at `records`.
 pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &str) -> Found {
@@ -90,12 +62,26 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
             is_by_order: false,
         };
     };
+    let mut fields = fields(body);
+    let flag = page_flag(&fields, &split_path(&path));
+    let end = flag.as_ref().filter(|flag| !flag.says_more);
+    let is_end = end.is_some();
+    if is_end {
+        fields.retain(|field| !field.is_of(&PAGE_COUNTS));
+    }
+    // A cursor without a flag that can be read would lead past the last page.
+    if end.is_some_and(|flag| !flag.is_readable) {
+        fields.retain(|field| !field.is_of(&CURSORS));
+    }
     let answer = FirstAnswer {
         headers,
         url,
         count: list.len() as u64,
         list,
-        fields: fields(body),
+        fields,
+        flag,
+        is_total_sign: !is_end,
+        is_warning: false,
     };
     let (line, reason) = answer.speaks_for();
     let unnumbered = match &line {
@@ -128,13 +114,20 @@ struct FirstAnswer<'a> {
     /// The records, for their order.
     list: &'a [Value],
     fields: Vec<Field<'a>>,
+    /// The flag of the page for further ones.
+    flag: Option<PageFlag>,
+    /// True if a total above the number of records is a sign of further pages.
+    is_total_sign: bool,
+    /// True if the signs are for a warning, so that only sure names count.
+    is_warning: bool,
 }
 
 impl FirstAnswer<'_> {
     /// Suggests the pagination by a sign that there are further pages, but for a flag.
     fn by_sign(&self) -> Option<(Line, String)> {
         let total = self.total();
-        let more = total.as_ref().filter(|total| total.number > self.count);
+        let more = total.as_ref();
+        let more = more.filter(|total| self.is_total_sign && total.number > self.count);
         if let Some((line, reason)) = self
             .by_link()
             .or_else(|| self.by_header())
@@ -159,7 +152,7 @@ impl FirstAnswer<'_> {
 
     /// Suggests numbered pages by a flag that there are more, if something shows their number.
     fn by_flag(&self) -> Option<(Option<Line>, String)> {
-        let field = self.flag()?;
+        let field = self.true_flag()?;
         let (line, reason) = self.numbered();
         let begin = format!("`{}` says that there are more pages", field.path);
         let is_guess = line.unnumbered.is_some() && self.asked(&PAGES).is_none();
@@ -172,8 +165,13 @@ impl FirstAnswer<'_> {
         })
     }
 
+    /// The flag that says that there is no further page.
+    fn end_flag(&self) -> Option<&PageFlag> {
+        self.flag.as_ref().filter(|flag| !flag.says_more)
+    }
+
     /// A flag that is true if there are further pages.
-    fn flag(&self) -> Option<&Field<'_>> {
+    fn true_flag(&self) -> Option<&Field<'_>> {
         let is_true = |field: &&Field<'_>| matches!(field.value, Value::Bool(true));
         let mut flags = self.fields.iter().filter(|field| field.is_of(&FLAGS));
         flags.find(is_true)
@@ -197,6 +195,10 @@ impl FirstAnswer<'_> {
         }
         if let Some(name) = self.sure_cursor() {
             return self.ended(name);
+        }
+        if let Some(flag) = self.end_flag() {
+            let reason = format!("`{}` says that there are no more pages", flag.path);
+            return (None, reason);
         }
         if self.headers.contains_key(LINK) {
             return (None, "its `Link` header names no next page".into());
@@ -243,8 +245,10 @@ impl FirstAnswer<'_> {
 
     /// Returns true if the response may be a page, and does not show it.
     fn is_doubtful(&self) -> bool {
-        let has_ended = self.sure_cursor().is_some() || self.headers.contains_key(LINK);
-        if self.flag().is_some() {
+        let has_ended = self.sure_cursor().is_some()
+            || self.end_flag().is_some()
+            || self.headers.contains_key(LINK);
+        if self.true_flag().is_some() {
             return true;
         }
         self.looks_cut() && !has_ended && self.total_of_all().is_none()
@@ -302,17 +306,16 @@ impl FirstAnswer<'_> {
             let is_url = ["http://", "https://", "/", "?"]
                 .iter()
                 .any(|begin| text.starts_with(begin));
-            let is_next = field.is_of(&NEXT_URLS)
-                || (["href", "url"].contains(&field.name.as_str()) && field.parent == "next");
-            is_url && is_next
+            is_url && (field.is_of(&NEXT_URLS) || is_url_of_next(field))
         })?;
         let reason = format!("`{}` is the URL of the next page", field.path);
-        Some((Line::new("next_url").with("next_path", &field.path), reason))
+        let line = Line::new("next_url").with("next_path", &field.path);
+        Some((with_flag(line, self.end_flag()), reason))
     }
 
     fn by_cursor(&self) -> Option<(Line, String)> {
         let is_cursor = |field: &&Field<'_>| match field.value {
-            Value::Text(text) => !text.is_empty() && field.is_of(&CURSORS),
+            Value::Text(text) => !is_no_cursor(text) && self.may_be_cursor(field),
             // A number that is no next one may be the page's own.
             Value::Int(number) => {
                 *number > 0 && field.is_of(&CURSORS) && field.name.starts_with("next")
@@ -334,7 +337,13 @@ impl FirstAnswer<'_> {
             field.path,
             guessed("cursor_param", &param)
         );
-        Some((line, reason))
+        Some((with_flag(line, self.flag.as_ref()), reason))
+    }
+
+    /// Returns true if the name of a field with text is that of a cursor.
+    fn may_be_cursor(&self, field: &Field<'_>) -> bool {
+        let is_sure = || !field.is_of(&UNSURE_CURSORS) || self.true_flag().is_some();
+        field.is_of(&CURSORS) && (!self.is_warning || is_sure())
     }
 
     /// Returns a cursor that exists and is empty.
@@ -373,11 +382,7 @@ impl FirstAnswer<'_> {
             let named = |field: &&Field<'_>| {
                 field.is_of(&TOTALS) || (field.name == "value" && field.parent == "total")
             };
-            let number = |field: &Field<'_>| match field.value {
-                Value::Int(number) => u64::try_from(*number).ok(),
-                Value::Text(text) => text.parse().ok(),
-                _ => None,
-            };
+            let number = |field: &Field<'_>| whole(field.value);
             let rank = |field: &&Field<'_>| TOTALS.iter().position(|name| *name == field.name);
             let field = self
                 .fields
@@ -397,11 +402,7 @@ impl FirstAnswer<'_> {
 
     /// A count of pages above one.
     fn page_count(&self) -> Option<&Field<'_>> {
-        let is_more = |field: &&Field<'_>| match field.value {
-            Value::Int(number) => *number > 1,
-            Value::Text(text) => text.parse::<u64>().is_ok_and(|number| number > 1),
-            _ => false,
-        };
+        let is_more = |field: &&Field<'_>| whole(field.value).is_some_and(|number| number > 1);
         let mut fields = self.fields.iter().filter(|field| field.is_of(&PAGE_COUNTS));
         fields.find(is_more)
     }
@@ -508,6 +509,14 @@ fn cursor(field: &Field<'_>) -> (Line, String) {
         .with("cursor_param", &param)
         .with("cursor_path", &field.path);
     (line, param)
+}
+
+/// Adds the path of the flag for further pages, which ends them where a cursor does not.
+fn with_flag(line: Line, flag: Option<&PageFlag>) -> Line {
+    match flag.filter(|flag| flag.is_readable) {
+        Some(flag) => line.with("has_more_path", &flag.path),
+        None => line,
+    }
 }
 
 /// The query parameter that the cursor called `key` is most often sent in.

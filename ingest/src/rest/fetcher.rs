@@ -10,7 +10,7 @@ use feedline_http::{
     Again, Failure, Got, Http, Request, Retry,
     server_time::{Clocks, date_of},
 };
-use feedline_readers::{file_format, json::Reader, value::Value};
+use feedline_readers::{file_format, json::Reader};
 use feedline_schemas::config::FileFormat;
 use feedline_storage::clock::Clock;
 use reqwest::{
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     blocking::computing,
     error::Error,
-    pagination::{Contents, Fields, Partial, suggest::further_pages},
+    pagination::{Contents, Fields, Partial},
 };
 
 /// Fetches pages; shared by the tasks that do.
@@ -166,10 +166,8 @@ impl Fetcher {
             .fields
             .token_in(&headers)
             .map_err(|reason| self.incomplete(url, reason, Again::Never))?;
-        let further = self.layout.finds_further().then(|| {
-            let beside = found.beside.as_ref().unwrap_or(&Value::Null);
-            further_pages(&headers, beside, found.records.len() as u64, &from)
-        });
+        let only = self.layout.only_page();
+        let further = only.and_then(|page| page.further(&headers, &found, &from));
         let is_partial = status == StatusCode::PARTIAL_CONTENT;
         let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
         Ok(Some(Answered {
@@ -187,7 +185,7 @@ impl Fetcher {
             body: kept,
             size,
             form: found.form,
-            further: further.flatten(),
+            further,
             errors: found.errors.map(|errors| http.excerpt(&errors.text)),
         }))
     }

@@ -19,6 +19,7 @@ use feedline_schemas::{
 
 use super::{
     beside_records::{beside_lists, beside_lists_of},
+    further_pages::OnlyPage,
     graphql::{self, QueryErrors},
     json_charset::name_charset,
     markup::{self, FoundElements},
@@ -42,8 +43,8 @@ pub(super) struct Layout {
     more: Option<String>,
     /// Path of an error; empty to look for none.
     error: Option<String>,
-    /// True if the source requests one page, so that signs of further ones are looked for.
-    finds_further: bool,
+    /// The page of a source that requests one page, so that signs of further ones are looked for.
+    only_page: Option<OnlyPage>,
     /// True if a document may hold one record, which is an object.
     is_single: bool,
     /// True if the records are hashed.
@@ -113,9 +114,7 @@ impl Layout {
                 Some(_) => Some(String::new()),
                 None => config.error_path.clone(),
             },
-            finds_further: config.pagination.way.is_absent()
-                && config.graphql.is_none()
-                && !config.response.single_record,
+            only_page: OnlyPage::of(config),
             is_single: config.response.single_record,
             is_hashed: pages.hashes_pages(),
             partial_data: config.graphql.as_ref().map(|graphql| graphql.partial_data),
@@ -123,9 +122,9 @@ impl Layout {
         })
     }
 
-    /// Returns true if signs of further pages are looked for.
-    pub(super) const fn finds_further(&self) -> bool {
-        self.finds_further
+    /// The page that signs of further ones are looked for in.
+    pub(super) const fn only_page(&self) -> Option<&OnlyPage> {
+        self.only_page.as_ref()
     }
 
     /// Contents of a response with status 204, which has no body and so no format.
@@ -288,7 +287,7 @@ impl Layout {
             has_more,
             total,
             form: Form::of(ResponseFormat::Json),
-            beside: self.finds_further.then(|| beside_lists_of(tape)),
+            beside: self.only_page.as_ref().map(|_| beside_lists_of(tape)),
             errors: None,
         })
     }
@@ -348,7 +347,7 @@ impl Layout {
                 ..self.body(records, form)
             });
         }
-        let beside = self.finds_further.then(|| beside_lists(&document));
+        let beside = self.only_page.as_ref().map(|_| beside_lists(&document));
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
             _ if self.has_edges(&document) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Found, body::list, line::quoted};
+use super::{Found, body::list, line::quoted, order::KEYS};
 use feedline_readers::value::Value;
 
 impl Found {
@@ -31,9 +31,10 @@ impl Found {
     }
 }
 
-/// Returns true if both pages have records, and no record is in both. So pages 0 and 1 show that
-/// the first page has the number 0: an API that counts from 1 refuses page 0, returns none of its
-/// records, or returns its first page for it. Pages 1 and 2 show that the parameter numbers pages.
+/// Returns true if both pages have records, no record is in both, and their ids are not the same. So
+/// pages 0 and 1 show that the first page has the number 0: an API that counts from 1 refuses page 0,
+/// returns none of its records, or returns its first page for it. Pages 1 and 2 show that the
+/// parameter numbers pages.
 pub(crate) fn have_different_records(first: &Value, second: &Value, records: &str) -> bool {
     let (Some((_, first)), Some((_, second))) = (list(first, records), list(second, records))
     else {
@@ -41,7 +42,44 @@ pub(crate) fn have_different_records(first: &Value, second: &Value, records: &st
     };
     let known: HashSet<String> = first.iter().map(Value::canonical).collect();
     let is_new = |record: &Value| !known.contains(&record.canonical());
-    !first.is_empty() && !second.is_empty() && second.iter().all(is_new)
+    let are_full = !first.is_empty() && !second.is_empty();
+    are_full && !have_the_same_ids(first, second) && second.iter().all(is_new)
+}
+
+/// Returns true if the records of both pages have the same ids, in the same order. Other fields may
+/// change with each request, such as the time of the response.
+fn have_the_same_ids(first: &[Value], second: &[Value]) -> bool {
+    let Some(Value::Object(entries)) = first.first() else {
+        return false;
+    };
+    // Without a usual name, a field of one record alone may have the same value in all records.
+    let others = entries.iter().map(|(key, _)| key.as_str());
+    let others = others.filter(|_| first.len() > 1);
+    let mut keys = KEYS.into_iter().chain(others);
+    let ids = keys.find_map(|key| Some((key, distinct_values(first, key)?)));
+    ids.is_some_and(|(key, ids)| values(second, key).is_some_and(|values| values == ids))
+}
+
+/// The values at `key`, if all records have one and no two have the same.
+fn distinct_values(records: &[Value], key: &str) -> Option<Vec<String>> {
+    let values = values(records, key)?;
+    let count = values.iter().collect::<HashSet<_>>().len();
+    (count == values.len()).then_some(values)
+}
+
+/// The single values at `key`, if all records have one.
+fn values(records: &[Value], key: &str) -> Option<Vec<String>> {
+    let value = |record: &Value| {
+        let Value::Object(entries) = record else {
+            return None;
+        };
+        let (_, value) = entries.iter().find(|(name, _)| name == key)?;
+        match value {
+            Value::Null | Value::List(_) | Value::Object(_) | Value::Fault(_) => None,
+            single => Some(single.canonical()),
+        }
+    };
+    records.iter().map(value).collect()
 }
 
 #[cfg(test)]
@@ -65,5 +103,32 @@ mod tests {
         check(first, r#"{"items": []}"#, false);
         check(r#"{"items": []}"#, first, false);
         check(r#"{"error": "page must be at least 1"}"#, first, false);
+    }
+
+    #[test]
+    fn pages_with_the_same_ids_are_the_same_page_though_other_fields_change() {
+        let check = |first: &str, second: &str, expected: bool| {
+            let page = |records: &str| Value::parse(format!("[{records}]").as_bytes()).unwrap();
+            let found = have_different_records(&page(first), &page(second), "");
+            assert_eq!(found, expected, "{first} {second}");
+        };
+        let first = r#"{"kind": "a", "now": 1.5, "id": 1}, {"kind": "a", "now": 1.6, "id": 2}"#;
+        let later = r#"{"kind": "a", "now": 2.5, "id": 1}, {"kind": "a", "now": 2.6, "id": 2}"#;
+        check(first, later, false);
+        let next = later.replace("\"id\": 2", "\"id\": 3");
+        check(first, &next.replace("\"id\": 1", "\"id\": 4"), true);
+        // The first field that is different in all records takes the place of an id.
+        check(
+            r#"{"kind": "a", "code": "x", "now": 1}, {"kind": "a", "code": "y", "now": 1}"#,
+            r#"{"kind": "a", "code": "x", "now": 2}, {"kind": "a", "code": "y", "now": 2}"#,
+            false,
+        );
+        // One record alone shows no field that is different in all of them.
+        check(
+            r#"{"kind": "a", "code": 1}"#,
+            r#"{"kind": "a", "code": 2}"#,
+            true,
+        );
+        check(r#"{"id": 1, "now": 1}"#, r#"{"id": 1, "now": 2}"#, false);
     }
 }

@@ -57,6 +57,34 @@ pub(super) const SURE_CURSORS: [&str; 5] = [
     "nextcontinuationtoken",
     "continuationtoken",
 ];
+/// Cursors among them that a page may have as text without a next page.
+pub(super) const UNSURE_CURSORS: [&str; 6] = [
+    "next",
+    "endcursor",
+    "after",
+    "cursor",
+    "pagetoken",
+    "marker",
+];
+/// Usual names of an object that describes a page.
+pub(super) const DESCRIPTIONS: [&str; 16] = [
+    "meta",
+    "metadata",
+    "pagination",
+    "paging",
+    "page",
+    "pageinfo",
+    "paginator",
+    "links",
+    "info",
+    "cursor",
+    "cursors",
+    "response",
+    "responsemetadata",
+    "result",
+    "results",
+    "data",
+];
 /// Names of the URL of the next page.
 pub(super) const NEXT_URLS: [&str; 8] = [
     "next",

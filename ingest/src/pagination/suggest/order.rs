@@ -5,7 +5,8 @@ use jiff::{Timestamp, civil::Date};
 use super::line::Line;
 use feedline_readers::value::Value;
 
-const KEYS: [&str; 5] = ["id", "ID", "Id", "_id", "key"];
+/// Usual names of an id.
+pub(super) const KEYS: [&str; 5] = ["id", "ID", "Id", "_id", "key"];
 const TIMES: [&str; 15] = [
     "updated_at",
     "updatedAt",

@@ -362,12 +362,28 @@ fn names_that_cannot_be_told_and_deep_or_wide_bodies_are_passed_over() {
     assert_eq!(found("?", &[], &body).pagination, None);
 }
 
+/// The sign of further pages of a page with 20 records at `records`.
+fn further(
+    head: &[(&str, &str)],
+    beside: &str,
+    records: &str,
+    is_incremental: bool,
+) -> Option<FurtherPages> {
+    let url = Url::parse("http://h.example/v1/").unwrap();
+    let beside = Value::parse(beside.as_bytes()).unwrap();
+    let page = OnePage {
+        beside: &beside,
+        records,
+        count: 20,
+        is_incremental,
+    };
+    further_pages(&headers(head), &page, &url)
+}
+
 #[test]
 fn a_sign_of_further_pages_is_found_beside_the_records() {
     let check = |head: &[(&str, &str)], beside: &str, line: Option<&str>, part: &str| {
-        let url = Url::parse("http://h.example/v1/").unwrap();
-        let beside = Value::parse(beside.as_bytes()).unwrap();
-        let found = further_pages(&headers(head), &beside, 20, &url).unwrap();
+        let found = further(head, beside, "data", false).unwrap();
         let line = line.map(|keys| format!("pagination = {{ type = {keys} }}"));
         assert_eq!(found.pagination, line, "{found:?}");
         assert!(found.reason.contains(part), "{found:?}");
@@ -399,21 +415,104 @@ fn a_sign_of_further_pages_is_found_beside_the_records() {
         Some("\"page\", page_param = \"page\""),
         "`hasNext` says that there are more pages",
     );
+    check(
+        &[],
+        r#"{"data": [], "meta": {"current_page": 1, "last_page": 3, "total": 60}}"#,
+        Some("\"page\", page_param = \"page\", total_path = \"meta.total\""),
+        "`meta.total` says that there are more records than the 20 that came",
+    );
+    let flagged = "\"cursor\", cursor_param = \"after\", cursor_path = \"Page_Info.endCursor\", has_more_path = \"Page_Info.hasNextPage\"";
+    check(
+        &[],
+        r#"{"data": [], "Page_Info": {"hasNextPage": true, "endCursor": "abc"}}"#,
+        Some(flagged),
+        "`Page_Info.endCursor` has a cursor",
+    );
+    check(
+        &[],
+        r#"{"data": [], "_links": {"next": {"href": "/x?page=2"}}}"#,
+        Some("\"next_url\", next_path = \"_links.next.href\""),
+        "URL of the next page",
+    );
+}
+
+#[test]
+fn a_sign_of_further_pages_is_found_on_the_path_to_the_records() {
+    let beside =
+        r#"{"took": 3, "_shards": {"total": 25}, "hits": {"total": {"value": 60}, "data": []}}"#;
+    let found = further(&[], beside, "hits.data", false).unwrap();
+    assert!(found.reason.contains("`hits.total.value`"), "{found:?}");
+    let beside = r#"{"response_metadata": {"next_cursor": "abc"}, "members": []}"#;
+    let found = further(&[], beside, "members", true).unwrap();
+    assert!(found.reason.contains("has a cursor"), "{found:?}");
+    let all = r#"{"_shards": {"total": 25}, "hits": {"total": {"value": 20}, "data": []}}"#;
+    assert_eq!(further(&[], all, "hits.data", false), None);
+}
+
+#[test]
+fn a_flag_that_ends_the_pages_is_part_of_a_suggested_cursor() {
+    check(
+        "?",
+        &[],
+        r#"{"items": [{"a": 1}], "pageInfo": {"hasNextPage": false, "endCursor": "abc"}}"#,
+        "pagination = { type = \"cursor\", cursor_param = \"after\", cursor_path = \"pageInfo.endCursor\", has_more_path = \"pageInfo.hasNextPage\" }",
+        "`pageInfo.endCursor` has a cursor",
+    );
+    // No boolean.
+    check(
+        "?",
+        &[],
+        r#"{"items": [{"a": 1}], "has_more": "false", "next_cursor": "abc"}"#,
+        "",
+        "`has_more` says that there are no more pages",
+    );
+    check(
+        "?",
+        &[],
+        r#"{"items": [{"a": 1}], "has_more": false, "total": 9, "pages": 5}"#,
+        "",
+        "`has_more` says that there are no more pages",
+    );
 }
 
 #[test]
 fn a_single_page_has_no_sign_of_further_ones() {
     let check = |head: &[(&str, &str)], beside: &str| {
-        let url = Url::parse("http://h.example/v1/").unwrap();
-        let body = Value::parse(beside.as_bytes()).unwrap();
-        let found = further_pages(&headers(head), &body, 20, &url);
-        assert_eq!(found, None, "{beside}");
+        assert_eq!(further(head, beside, "data", false), None, "{beside}");
     };
     check(&[], "[]");
     check(&[], r#"{"data": [], "next": null, "next_cursor": null}"#);
     let all = r#"{"data": [], "has_more": false, "total": 20, "count": 20}"#;
     check(&[], all);
     check(&[("link", "</x?page=1>; rel=\"prev\"")], "[]");
+    for beside in [
+        // A flag that ends the pages.
+        r#""has_more": false, "next_cursor": "abc", "next": "/x", "total": 60, "pages": 3"#,
+        r#""hasMore": 0, "total": 60"#,
+        r#""has_more": "false", "next_cursor": "abc""#,
+        r#""pageInfo": {"hasNextPage": false, "endCursor": "abc"}"#,
+        // The last page.
+        r#""meta": {"current_page": 3, "last_page": 3, "per_page": 20, "total": 60}"#,
+        r#""page": 3, "pages": "3", "total": 60"#,
+        // Objects that do not describe the page.
+        r#""order": {"total": 15000}"#,
+        r#""facets": {"color": {"total": 400}}"#,
+        r#""aggregations": {"price": {"count": 400}}"#,
+        r#""info": {"hits": {"total": 400}}"#,
+        r#""book": {"title": "x", "pages": 320}"#,
+        r#""meta": {"page": {"data": {"total": 400}}}"#,
+        // Text that is no cursor.
+        r#""pageInfo": {"endCursor": "abc"}"#,
+        r#""next": "Alan Turing", "after": "2026-01-01", "cursor": "abc", "marker": "x""#,
+        r#""next_cursor": "null", "nextPageToken": "None""#,
+    ] {
+        check(&[], &format!("{{\"data\": [], {beside}}}"));
+    }
+    // A total may count all records, not only the new ones.
+    let total = [("X-Total-Count", "60")];
+    let beside = r#"{"data": [], "total": 60}"#;
+    assert_eq!(further(&total, beside, "data", true), None);
+    assert!(further(&[], beside, "data", false).is_some());
 }
 
 #[test]
