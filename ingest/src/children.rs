@@ -31,6 +31,8 @@ pub(crate) struct Table {
     pub(crate) parent: Vec<(String, Vec<String>)>,
     /// Contract of its columns.
     pub(crate) contract: ContractConfig,
+    /// Keys of the modes that the table itself has.
+    pub(crate) modes: Vec<&'static str>,
 }
 
 impl Table {
@@ -90,6 +92,7 @@ pub(crate) fn tables(config: &ContractConfig) -> Result<Vec<Table>, Error> {
                 .map(|(name, path)| (name.clone(), split_path(path)))
                 .collect(),
             contract: contract(config, child),
+            modes: own_modes(child),
         });
     }
     check(config, &tables)?;
@@ -141,6 +144,18 @@ fn contract(config: &ContractConfig, child: &ChildConfig) -> ContractConfig {
         children: BTreeMap::new(),
         ..config.clone()
     }
+}
+
+/// Keys of the modes that the table has besides those of the source.
+fn own_modes(child: &ChildConfig) -> Vec<&'static str> {
+    let modes = [
+        ("types", child.types.is_some()),
+        ("columns", child.columns.is_some()),
+        ("nulls", child.nulls.is_some()),
+        ("missing_columns", child.missing_columns.is_some()),
+    ];
+    let own = modes.into_iter().filter(|(_, is_own)| *is_own);
+    own.map(|(key, _)| key).collect()
 }
 
 fn check(config: &ContractConfig, tables: &[Table]) -> Result<(), Error> {

@@ -109,8 +109,8 @@ pub(crate) enum Verdict {
     },
     /// The record is rejected.
     Reject(Rejection),
-    /// The contract's key is `freeze` and the run stops.
-    Stop(&'static str, Rejection),
+    /// The key, below `contract`, is `freeze` and the run stops.
+    Stop(String, Rejection),
 }
 
 /// Schema and presence of a source before a batch.

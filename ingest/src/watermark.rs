@@ -54,12 +54,12 @@ impl Mark {
         Ok(Self { kind, text })
     }
 
-    /// Reads the value at `path` of a record; `None` if it is null or absent.
+    /// Reads the value at `path`, which `key` names, of a record; `None` if it is null or absent.
     ///
     /// # Errors
     /// Like [`Mark::parse`].
-    pub(crate) fn of(record: &Value, path: &str) -> Result<Option<Self>, String> {
-        let wrong = |reason| format!("the value at `{path}` of a record: {reason}");
+    pub(crate) fn of(record: &Value, path: &str, key: &str) -> Result<Option<Self>, String> {
+        let wrong = |reason| format!("the value at `{path}` (`{key}`) of a record: {reason}");
         match record.at(path) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Int(number)) => Ok(Some(Self {
@@ -68,7 +68,7 @@ impl Mark {
             })),
             Some(Value::Text(text)) => Self::parse(text).map(Some).map_err(wrong),
             Some(Value::Cell(text)) => Self::parse(text.trim()).map(Some).map_err(wrong),
-            Some(other) => Err(wrong(format!("{} cannot be ordered by", other.kind()))),
+            Some(other) => Err(wrong(format!("{} is no integer or time", other.kind()))),
         }
     }
 
@@ -364,7 +364,7 @@ impl Incremental {
                 continue;
             };
             seen += 1;
-            let Some(mark) = Mark::of(&record, &self.path)? else {
+            let Some(mark) = Mark::of(&record, &self.path, "incremental.cursor")? else {
                 continue;
             };
             found += 1;
@@ -592,7 +592,7 @@ mod tests {
         check_highest(
             None,
             &[r#"{"at":1.5}"#],
-            Err("a float cannot be ordered by"),
+            Err("(`incremental.cursor`) of a record: a float is no integer"),
         );
         check_highest(None, &[r#"{"b":1}"#], Err("`incremental.cursor`"));
     }

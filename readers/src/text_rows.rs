@@ -17,6 +17,8 @@ pub struct TextRows {
     mark: usize,
     /// Offset of the last document.
     start: usize,
+    /// True for a file that begins with a byte order mark of UTF-32, which is not decoded.
+    is_utf32: bool,
 }
 
 /// A part of a text file that is no text.
@@ -64,6 +66,9 @@ const INVALID_UTF8: &str = "invalid_utf8";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// Byte order marks of UTF-32. The first one begins with that of UTF-16.
+const UTF32_MARKS: [&[u8]; 2] = [b"\xff\xfe\0\0", b"\0\0\xfe\xff"];
+
 /// The text of a file that begins with a byte order mark of UTF-16; none of another file, and of
 /// one that is damaged.
 fn decode_wide(bytes: &[u8]) -> Option<String> {
@@ -75,9 +80,11 @@ fn decode_wide(bytes: &[u8]) -> Option<String> {
 impl TextRows {
     /// The documents of a file's bytes. `separator` has at least one character.
     pub fn new(mut bytes: Vec<u8>, separator: Option<&str>) -> Self {
-        if let Some(text) = decode_wide(&bytes) {
+        let is_utf32 = UTF32_MARKS.iter().any(|mark| bytes.starts_with(mark));
+        if !is_utf32 && let Some(text) = decode_wide(&bytes) {
             bytes = text.into_bytes();
         }
+        let separator = separator.filter(|_| !is_utf32);
         let mark = if bytes.starts_with(BYTE_ORDER_MARK) {
             BYTE_ORDER_MARK.len()
         } else {
@@ -90,6 +97,7 @@ impl TextRows {
             at: 0,
             mark,
             start: 0,
+            is_utf32,
         }
     }
 
@@ -119,6 +127,11 @@ impl TextRows {
 
     /// Returns the text of a document, or the reason why it is invalid.
     fn text(&self, start: usize, end: usize) -> Result<&str, String> {
+        if self.is_utf32 {
+            return Err(
+                "the file begins with a byte order mark of UTF-32; convert it to UTF-8".into(),
+            );
+        }
         std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
             format!(
                 "the document that begins at byte {}: byte {} of the file is not UTF-8; convert the file to UTF-8",
@@ -196,6 +209,24 @@ mod tests {
         // Half a character at the end.
         let damaged = read(b"\xff\xfea\x00b", None);
         assert!(damaged[0].contains("is not UTF-8"), "{damaged:?}");
+    }
+
+    #[test]
+    fn a_file_of_utf32_is_one_reject_that_names_its_encoding() {
+        let wide = |to_bytes: fn(u32) -> [u8; 4]| {
+            let units = "\u{feff}a|b".chars().map(u32::from);
+            units.flat_map(to_bytes).collect::<Vec<u8>>()
+        };
+        for bytes in [wide(u32::to_le_bytes), wide(u32::to_be_bytes)] {
+            let found = read(&bytes, Some("|"));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                found[0].contains("UTF-32; convert it to UTF-8"),
+                "{found:?}"
+            );
+            let bad = text_documents(bytes, None).next().and_then(Result::err);
+            assert_eq!(bad.map(|bad| bad.reason), Some("invalid_utf8"));
+        }
     }
 
     #[test]

@@ -203,18 +203,18 @@ impl Value {
     /// Returns the canonical form with what it does not show. Duplicate keys stay in it.
     pub fn canonical_form(&self) -> CanonicalForm {
         let mut form = CanonicalForm::default();
-        self.write(Numbers::Canonical, &mut form);
+        self.write(NumberText::Canonical, &mut form);
         form
     }
 
     /// The canonical form, but with all numbers as the document has them: `1.10`, `1e400`.
     pub fn written(&self) -> String {
         let mut form = CanonicalForm::default();
-        self.write(Numbers::Written, &mut form);
+        self.write(NumberText::Written, &mut form);
         form.text
     }
 
-    fn write(&self, numbers: Numbers, form: &mut CanonicalForm) {
+    fn write(&self, numbers: NumberText, form: &mut CanonicalForm) {
         let out = &mut form.text;
         match self {
             Self::Null => out.push_str("null"),
@@ -224,18 +224,18 @@ impl Value {
                 write!(out, "{value:?}").expect("writing to a string does not fail")
             }
             Self::Written(number) => match numbers {
-                Numbers::Canonical => {
+                NumberText::Canonical => {
                     form.is_rewritten = true;
                     number.write_canonical(out);
                 }
-                Numbers::Written => out.push_str(number.text()),
+                NumberText::Written => out.push_str(number.text()),
             },
             Self::Digits(text) => match numbers {
-                Numbers::Canonical => {
+                NumberText::Canonical => {
                     form.is_rewritten = true;
                     json::write_text(text, out);
                 }
-                Numbers::Written => out.push_str(text),
+                NumberText::Written => out.push_str(text),
             },
             Self::Text(text) | Self::Cell(text) | Self::Time(text) => {
                 json::write_text(text, out);
@@ -264,7 +264,7 @@ impl Value {
     }
 }
 
-fn write_object(entries: &[(String, Value)], numbers: Numbers, form: &mut CanonicalForm) {
+fn write_object(entries: &[(String, Value)], numbers: NumberText, form: &mut CanonicalForm) {
     let mut sorted: Vec<&(String, Value)> = entries.iter().collect();
     sorted.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
     form.text.push('{');
@@ -289,7 +289,7 @@ fn write_object(entries: &[(String, Value)], numbers: Numbers, form: &mut Canoni
 
 /// Notation of numbers in the text of a value.
 #[derive(Clone, Copy, Debug)]
-enum Numbers {
+enum NumberText {
     /// Equal numbers have equal text, and digits beyond 64 bits are text.
     Canonical,
     /// As in the document.

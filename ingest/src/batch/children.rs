@@ -17,7 +17,7 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use self::open_table::{Growing, Parent, SHOWN, known};
+use self::open_table::{Growing, Parent, SHOWN, key_of, known};
 pub(super) use self::{decided_tables::DecidedChildren, setup::Setup};
 use crate::{
     children::{place, take},
@@ -151,7 +151,7 @@ impl<'a> Children<'a> {
                 self.left_out.push((path, sample));
                 Ok(())
             }
-            TypeContract::Freeze => Err(Verdict::Stop("types", rejection)),
+            TypeContract::Freeze => Err(Verdict::Stop(key_of(table, "types", ""), rejection)),
             TypeContract::QuarantineRow | TypeContract::Widen => Err(Verdict::Reject(rejection)),
         }
     }

@@ -125,7 +125,7 @@ impl Deciding<'_> {
             Verdict::Stop(key, rejection) => {
                 let raw = raw();
                 let record = shorten(&raw, 500);
-                let key = own_key(self.config, key, &rejection.path);
+                let key = own_key(self.config, &key, &rejection.path);
                 return Err(frozen(self.source, &key, rejection, &record));
             }
         }

@@ -148,6 +148,16 @@ fn fault_34_a_declared_column_has_the_exact_digits_of_a_number() {
     // A number that the column does not hold exactly is no value of it.
     let decimal = declared(&["0.12345678901234567891", "1"], DeclaredType::Decimal);
     assert_eq!(rejected(&decimal), ["type_conflict v"]);
+    let detail = &decimal.rejects()[0].detail;
+    assert!(
+        detail.contains(
+            "18 behind it (`text` keeps all), the value is a float `0.12345678901234567891`"
+        ),
+        "{detail}"
+    );
+    let no_number = declared(&["\"x\"", "1"], DeclaredType::Decimal);
+    let detail = &no_number.rejects()[0].detail;
+    assert!(detail.contains("is decimal, the value"), "{detail}");
     let int = declared(&["5.00", "5.00000000000000000001"], DeclaredType::Int);
     assert_eq!(shown(&landed(&int), "v"), ["5"]);
     assert_eq!(rejected(&int), ["type_conflict v"]);

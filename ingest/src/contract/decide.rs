@@ -6,7 +6,7 @@ use feedline_readers::value::Value;
 use feedline_schemas::{
     commit::note,
     config::{NullContract, TypeContract},
-    number::MAX_EXACT,
+    number::{self, MAX_EXACT},
     record::ColumnType,
 };
 
@@ -41,7 +41,9 @@ impl Contract<'_> {
                     let rejection = self.conflict(leaf, *place);
                     match types {
                         TypeContract::NullValue => nulled.push(i),
-                        TypeContract::Freeze => return Verdict::Stop("types", rejection),
+                        TypeContract::Freeze => {
+                            return Verdict::Stop("types".to_owned(), rejection);
+                        }
                         TypeContract::QuarantineRow | TypeContract::Widen => {
                             return Verdict::Reject(rejection);
                         }
@@ -98,7 +100,7 @@ impl Contract<'_> {
             detail: format!("column `{path}` is {what}, every record should have it"),
         };
         Some(match self.nulls(path) {
-            NullContract::Freeze => Verdict::Stop("nulls", rejection),
+            NullContract::Freeze => Verdict::Stop("nulls".to_owned(), rejection),
             NullContract::Warn | NullContract::QuarantineRow => Verdict::Reject(rejection),
         })
     }
@@ -207,17 +209,28 @@ impl Contract<'_> {
             .or(declared(self.config, name))
             .or(self.planned.get(name).copied())
             .unwrap_or(ColumnType::Null);
+        let limits = match have == ColumnType::Decimal && has_too_many_digits(&leaf.value) {
+            true => ", which keeps 20 digits before the point and 18 behind it (`text` keeps all)",
+            false => "",
+        };
         Rejection {
             reason: "type_conflict",
             path: name.clone(),
             detail: format!(
-                "column `{name}` is {}, the value is {} `{}`",
+                "column `{name}` is {}{limits}, the value is {} `{}`",
                 noun(have),
                 leaf.value.kind(),
                 shown(&leaf.value)
             ),
         }
     }
+}
+
+/// Returns true for a number other than 0 that a decimal column does not hold exactly.
+fn has_too_many_digits(value: &Value) -> bool {
+    let text = fit::text(value).unwrap_or_default();
+    let text = text.trim();
+    number::is_number(text) && number::count_digits(text) > 0 && number::decimal(text).is_none()
 }
 
 /// The value that a column of the type `column` keeps: a float column keeps no text of a number.

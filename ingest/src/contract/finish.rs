@@ -26,7 +26,7 @@ impl Contract<'_> {
             let detail = format!("column `{path}` has vanished: {}", noted.sample);
             let (path, reason) = (path.clone(), missing_values::VANISHED);
             return Err((
-                "vanished",
+                "missing_columns",
                 Rejection {
                     reason,
                     path,

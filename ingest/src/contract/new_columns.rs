@@ -96,7 +96,7 @@ impl Contract<'_> {
             ),
         };
         match mode {
-            ColumnsContract::Freeze => return Err(Verdict::Stop("columns", rejection)),
+            ColumnsContract::Freeze => return Err(Verdict::Stop("columns".to_owned(), rejection)),
             ColumnsContract::QuarantineRow => return Err(Verdict::Reject(rejection)),
             ColumnsContract::NullValue | ColumnsContract::Evolve => {}
         }

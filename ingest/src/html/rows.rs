@@ -68,6 +68,15 @@ pub(super) fn check(page: &PageConfig) -> Result<(), Error> {
                 "is empty: write a CSS selector, `:scope` for the row itself, or `@attribute`",
             ));
         }
+        if selector != SCOPE && selector.to_ascii_lowercase().contains(SCOPE) {
+            return Err(Error::config(
+                key,
+                format!(
+                    "`{selector}` is not possible: a selector searches the row already, and only `:scope` alone is the row \
+                     itself; remove `:scope`"
+                ),
+            ));
+        }
         if !selector.is_empty() && selector != SCOPE {
             parsed(key, selector)?;
         }
@@ -222,6 +231,12 @@ mod tests {
         assert!(refused(page("li[", &[("a", "b")])).starts_with("`page.rows`: `li[` is not"));
         assert!(refused(page("li", &[("a", "b >")])).starts_with("`page.columns.a`"));
         assert!(refused(page("li", &[("a", "")])).contains("is empty"));
+        for scope in [":scope > b", ":SCOPE", ":scope b@id"] {
+            assert!(
+                refused(page("li", &[("a", scope)])).contains("remove `:scope`"),
+                "{scope}"
+            );
+        }
         assert!(refused(page("li", &[("url", "a")])).contains("another name"));
         assert!(refused(page("li", &[])).starts_with("`page.columns`: is missing"));
         let article = PageConfig {

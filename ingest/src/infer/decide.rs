@@ -53,6 +53,7 @@ impl ColumnCounts {
             let has_long = long.iter().any(|kind| self.count(*kind) > 0);
             if has_long && r#type == ColumnType::Float64 {
                 findings.rounded.push(self.named(&long));
+                findings.is_rounded_beyond_decimal |= self.count(Kind::LongWideFloat) > 0;
             }
             return Some(self.note_values(r#type, is_number, rules, findings));
         }

@@ -411,10 +411,10 @@ fn is_digits_and_e(text: &str) -> bool {
 }
 
 /// Returns true for a number with more digits than a 64-bit float holds. Programs write floats with
-/// up to 17 digits.
+/// up to 17 digits, or with more that are those of the float.
 fn is_long(text: &str, value: f64) -> bool {
     const DIGITS: usize = 17;
-    number::count_digits(text) > DIGITS && !number::says_the_same(text, value)
+    number::count_digits(text) > DIGITS && !number::is_text_of(text, value)
 }
 
 /// Returns true if a float does not fit a decimal.
@@ -468,12 +468,16 @@ mod tests {
                     "1.5e3",
                     "0.1234567890123",
                     "0.30000000000000004",
+                    "1234567890123.399902",
                 ],
             ),
             (Kind::LongFloat, &["0.123456789012345678"]),
             (Kind::LongWideFloat, &["0.12345678901234567891"]),
             (Kind::DigitsAndE, &["1e3", "12E4"]),
-            (Kind::WideFloat, &["1e300", "1e-30"]),
+            (
+                Kind::WideFloat,
+                &["1e300", "1e-30", "0.10000000000000000555"],
+            ),
             (Kind::ZeroDigits, &["007", "00"]),
             (
                 Kind::Instant,

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use feedline_schemas::config::CsvConfig;
+use feedline_schemas::config::{CsvConfig, SourceConfig, SourceKind};
 
 use super::{column_counts::ColumnCounts, kind::Kind};
+
+/// Returns true if a source has the table `csv`.
+pub(super) const fn has_csv_table(config: &SourceConfig) -> bool {
+    matches!(config.r#type, SourceKind::Files | SourceKind::Rest)
+}
 
 /// Notation of the numbers in text columns.
 #[derive(Clone, Debug, Default)]

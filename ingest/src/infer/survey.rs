@@ -22,9 +22,10 @@ use super::{
     distinct_values::DistinctValues,
     inferred::Inferred,
     kind::Kind,
+    number_settings::has_csv_table,
     type_warnings::{CSV_NOT_USED, ColumnFindings},
 };
-use crate::{contract::Dates, record_places::RecordPlaces, source_table::has_key};
+use crate::{contract::Dates, record_places::RecordPlaces};
 
 /// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;
@@ -245,7 +246,7 @@ impl Survey {
                 },
                 is_widen,
                 has_date_formats: self.dates.is_some(),
-                has_csv: has_key(config, "csv"),
+                has_csv: has_csv_table(config),
                 places: &self.places,
             };
             let r#type = match declared {

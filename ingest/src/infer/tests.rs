@@ -425,6 +425,37 @@ fn digits_that_a_float_cannot_hold_are_named_for_json_and_csv() {
     assert!(warnings(texts.iter().map(json).collect()).is_empty());
 }
 
+#[test]
+fn floats_that_programs_write_with_many_digits_lose_none() {
+    // As `%.18e`, `%.20f`, `%.15f` and `%.6f` print 0.1, 0.1, 123.456 and 1234567890123.4.
+    let texts = [
+        "1.000000000000000056e-01",
+        "0.10000000000000000555",
+        "123.456000000000003",
+        "1234567890123.399902",
+        "0.333333333333333314829616256247390992939472198486328125",
+    ];
+    let of_json = texts.map(|text| Value::parse(text.as_bytes()).unwrap());
+    for values in [of_json.to_vec(), texts.map(cell).to_vec()] {
+        let found = infer_values(values, "");
+        assert_eq!(found.types["c"], ColumnType::Float64);
+        assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    }
+}
+
+#[test]
+fn text_alone_is_advised_for_digits_that_a_decimal_does_not_keep() {
+    let advice = |long: &str| {
+        let mut warnings = infer_values(vec![cell("0.1"), cell(long)], "").warnings;
+        warnings.remove(0).message
+    };
+    let of_decimal = advice("1234567.123456789012345678");
+    assert!(of_decimal.contains("`decimal`, or `text`,"), "{of_decimal}");
+    let of_text = advice("0.12345678901234567891");
+    assert!(of_text.contains("declare the column `text`"), "{of_text}");
+    assert!(of_text.contains("18 behind it"), "{of_text}");
+}
+
 /// Checks the warning about dates of a column of these cells, and the type with the key that the
 /// warning names.
 fn check_advice(cells: &[&str], more: &str, parts: &[&str], key: Option<&str>) {

@@ -8,8 +8,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::number_settings::NumberNotation;
-use crate::source_table::has_key;
+use super::number_settings::{NumberNotation, has_csv_table};
 
 /// Most columns that a warning names.
 const NAMED: usize = 5;
@@ -123,6 +122,8 @@ pub(super) struct ColumnFindings {
     pub(super) format: Option<String>,
     pub(super) local_times: Vec<String>,
     pub(super) rounded: Vec<String>,
+    /// True if any of `rounded` has a number that does not fit a decimal.
+    pub(super) is_rounded_beyond_decimal: bool,
     pub(super) ambiguous: Vec<String>,
     /// True if a column with odd values has CSV cells.
     pub(super) has_cells: bool,
@@ -131,7 +132,7 @@ pub(super) struct ColumnFindings {
 impl ColumnFindings {
     /// Returns the warnings of all subjects that have columns.
     pub(super) fn warnings(&self, config: &SourceConfig) -> Vec<Warning> {
-        let has_csv = has_key(config, "csv");
+        let has_csv = has_csv_table(config);
         let notations = match has_csv {
             true => self.warn_of_notations(config),
             false => self.warn_without_csv(),
@@ -280,6 +281,14 @@ impl ColumnFindings {
 
     /// Numbers and dates that are read in one of several possible ways.
     fn warn_of_readings(&self) -> [Option<Warning>; 3] {
+        let rounded = match self.is_rounded_beyond_decimal {
+            true => {
+                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `text` to keep all digits, since some have more than a `decimal` keeps (20 digits before the point and 18 behind it)"
+            }
+            false => {
+                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `decimal`, or `text`, to keep all digits"
+            }
+        };
         [
             warn_of_columns(
                 LOCAL_TIMES,
@@ -291,7 +300,7 @@ impl ColumnFindings {
                 DIGITS_ROUNDED,
                 "contract.column.<name>.type",
                 &self.rounded,
-                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `decimal`, or `text`, to keep all digits",
+                rounded,
             ),
             warn_of_columns(
                 AMBIGUOUS_DATES,

@@ -92,14 +92,14 @@ fn is_padded(text: &str) -> bool {
 
 /// Returns true if `value` is printed as `text`.
 fn is_printed(text: &str, value: f64) -> bool {
-    let mut rest = Rest(text);
+    let mut rest = Unmatched(text);
     write!(rest, "{value:?}").is_ok() && rest.0.is_empty()
 }
 
 /// A text that is compared with what is written.
-struct Rest<'a>(&'a str);
+struct Unmatched<'a>(&'a str);
 
-impl Write for Rest<'_> {
+impl Write for Unmatched<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0 = self.0.strip_prefix(text).ok_or(fmt::Error)?;
         Ok(())

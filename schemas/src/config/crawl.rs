@@ -142,8 +142,8 @@ pub struct PageConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,
     /// `rows`: columns and their places in a row: a CSS selector for the text of the first match,
-    /// `:scope` for the text of the row itself, `selector@name` for an attribute of the match, or
-    /// `@name` for an attribute of the row itself. `href` and `src` become absolute URLs.
+    /// `:scope` alone for the text of the row itself, `selector@name` for an attribute of the match,
+    /// or `@name` for an attribute of the row itself. `href` and `src` become absolute URLs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
     /// Largest page, decompressed; a larger one becomes a reject. Default 4 MiB. While it is read,

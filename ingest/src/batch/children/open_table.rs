@@ -14,7 +14,7 @@ use super::{
     decided_tables::DecidedTable,
 };
 use crate::{
-    batch::rejects::frozen,
+    batch::rejects::{frozen, own_key},
     children::{Table, VALUE, find, place},
     contract::{Before, Contract, Rejection, Verdict},
     error::Error,
@@ -172,7 +172,7 @@ impl<'a> Growing<'a> {
                 note(&mut self.state.mixed, "nulled", "", 1, || sample);
                 Ok(Vec::new())
             }
-            TypeContract::Freeze => Err(Verdict::Stop("types", rejection)),
+            TypeContract::Freeze => Err(Verdict::Stop(key_of(self.table, "types", ""), rejection)),
             TypeContract::QuarantineRow | TypeContract::Widen => Err(Verdict::Reject(rejection)),
         }
     }
@@ -216,7 +216,10 @@ impl<'a> Growing<'a> {
                 Ok(())
             }
             Verdict::Reject(rejection) => Err(Verdict::Reject(placed(rejection))),
-            Verdict::Stop(key, rejection) => Err(Verdict::Stop(key, placed(rejection))),
+            Verdict::Stop(key, rejection) => {
+                let key = key_of(self.table, &key, &rejection.path);
+                Err(Verdict::Stop(key, placed(rejection)))
+            }
         }
     }
 
@@ -239,11 +242,12 @@ impl<'a> Growing<'a> {
         let reading = state.contract.reading().clone();
         let closed = state.contract.close().map_err(|(key, rejection)| {
             let detail = format!("table `{}`: {}", table.name, rejection.detail);
+            let key = key_of(table, key, &rejection.path);
             let rejection = Rejection {
                 detail,
                 ..rejection
             };
-            frozen(source, key, rejection, "none alone, but the whole batch")
+            frozen(source, &key, rejection, "none alone, but the whole batch")
         })?;
         let mut decisions = Decisions::new();
         for (kind, paths) in state.mixed.iter().chain(&closed.decisions) {
@@ -275,6 +279,16 @@ impl<'a> Growing<'a> {
             cells,
             places,
         })
+    }
+}
+
+/// Key below `contract` that decides about `column` of a child table: that of the column, of the
+/// table or of the source.
+pub(super) fn key_of(table: &Table, key: &str, column: &str) -> String {
+    let own = own_key(&table.contract, key, column);
+    match own != key || table.modes.contains(&key) {
+        true => format!("children.{}.{own}", table.name),
+        false => own,
     }
 }
 

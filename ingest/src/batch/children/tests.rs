@@ -295,6 +295,31 @@ fn fault_36_what_is_no_list_and_items_of_two_kinds_follow_the_contract() {
 }
 
 #[test]
+fn an_item_that_stops_the_run_names_the_key_that_is_freeze() {
+    let records = [
+        r#"{"id":1,"items":[{"n":1}]}"#,
+        r#"{"id":2,"items":[{"n":"x"}]}"#,
+    ];
+    let not_a_list = [r#"{"id":1,"items":3}"#];
+    let stopped = |records: &[&str], lines: &str, key: &str| {
+        let found = tried(records, &contract(lines), BTreeMap::new());
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains(&format!("`{key}` is `freeze`")), "{error}");
+    };
+    let of_column = "children.items.column.n.types = \"freeze\"";
+    stopped(
+        &records,
+        of_column,
+        "contract.children.items.column.n.types",
+    );
+    let of_table = "children.items.types = \"freeze\"";
+    stopped(&records, of_table, "contract.children.items.types");
+    stopped(&not_a_list, of_table, "contract.children.items.types");
+    let of_source = "types = \"freeze\"\nchildren.items = {}";
+    stopped(&records, of_source, "contract.types");
+}
+
+#[test]
 fn values_of_items_follow_the_modes_of_the_source() {
     let records = [
         r#"{"id":1,"items":[{"n":1,"s":"12"},{"n":2}]}"#,
