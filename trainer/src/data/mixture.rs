@@ -31,6 +31,10 @@ use crate::{
 /// Most sources of a mixture.
 const SOURCES_MAX: usize = 1 << 12;
 
+/// Reason why rows of a dataset with a source of the same name cannot be compared by their keys.
+const NO_SHARED_KEYS: &str = "their rows have no keys in common, as where other columns or ids make up a row or \
+                              `dataset.dedup_ignore` differs";
+
 /// Checks every value of `mixture` that needs no dataset.
 ///
 /// # Errors
@@ -126,7 +130,7 @@ pub(crate) async fn settled(
 }
 
 /// A warning of datasets whose training rows are rows that are measured: rows of the validation or test split of `dataset`, by
-/// their keys. Where these are not compared, as they are too many, it is of datasets that were made of sources of the same name.
+/// their keys. Where these are too many, or have no key in common, it is of datasets that were made of sources of the same name.
 ///
 /// # Errors
 /// As [`settled`].
@@ -150,14 +154,19 @@ pub(crate) async fn leak_warning(
         });
     }
     let message = match shared_rows::find(dataset, manifest, &others).await {
-        Ok(found) => of_rows(&found),
+        Ok(found) => {
+            let of_names = of_source_names(manifest, found.not_comparable, NO_SHARED_KEYS);
+            let messages = [of_rows(&found.shared), of_names].into_iter().flatten();
+            let messages: Vec<String> = messages.collect();
+            (!messages.is_empty()).then(|| messages.join("; "))
+        }
         Err(reason) => {
             tracing::warn!(
                 key = "train.mixture.sources",
                 reason,
                 "training rows of the mixture's other datasets were not compared with the rows that are measured"
             );
-            of_source_names(manifest, &others)
+            of_source_names(manifest, &others, "their splits were not compared")
         }
     };
     Ok(message.map(|message| {
@@ -177,21 +186,24 @@ fn of_rows(found: &[String]) -> Option<String> {
     })
 }
 
-/// The message about the datasets that were made of sources that the dataset which is measured has, too, if there are any.
-fn of_source_names(manifest: &Manifest, others: &[OtherDataset]) -> Option<String> {
-    let own: BTreeSet<_> = manifest.sources.iter().map(|source| &source.name).collect();
+/// The message about the datasets that were made of sources that the dataset which is measured has, too, if there are any;
+/// `reason` says why their rows were not found or excluded.
+fn of_source_names<'a>(
+    manifest: &Manifest,
+    others: impl IntoIterator<Item = &'a OtherDataset>,
+    reason: &str,
+) -> Option<String> {
     let of_dataset = |other: &OtherDataset| {
-        let sources = other.manifest.sources.iter();
-        let shared = sources.filter(|source| own.contains(&source.name));
-        let shared: Vec<String> = shared.map(|source| format!("`{}`", source.name)).collect();
+        let shared = other.shared_sources(manifest).into_iter();
+        let shared: Vec<String> = shared.map(|name| format!("`{name}`")).collect();
         (!shared.is_empty()).then(|| format!("`{}` ({})", other.url, shared.join(", ")))
     };
-    let found: Vec<String> = others.iter().filter_map(of_dataset).collect();
+    let found: Vec<String> = others.into_iter().filter_map(of_dataset).collect();
     (!found.is_empty()).then(|| {
         format!(
             "datasets of the mixture have sources of the same name as the dataset whose validation and test splits measure: {}; \
-             their splits were not compared, so their training rows may be rows of these splits, and the figures too good; build \
-             all with the same `dataset.split`, or as one dataset",
+             {reason}, so their training rows may be rows of these splits, and the figures too good; build all with the same \
+             columns and the same `dataset.split`, or as one dataset",
             found.join(", ")
         )
     })
@@ -470,8 +482,14 @@ mod tests {
                 ..own.clone()
             },
         };
-        assert_eq!(of_source_names(&own, &[other(&["elsewhere"])]), None);
-        let found = of_source_names(&own, &[other(&["elsewhere", "rows"])]).unwrap();
-        assert!(found.contains("`memory:///other` (`rows`)"), "{found}");
+        let named = |names: &[&str]| of_source_names(&own, &[other(names)], NO_SHARED_KEYS);
+        assert_eq!(named(&["elsewhere"]), None);
+        let found = named(&["elsewhere", "rows"]).unwrap();
+        for part in [
+            "`memory:///other` (`rows`); their rows have no keys in common",
+            "`dataset.dedup_ignore` differs, so their training rows may be",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
     }
 }

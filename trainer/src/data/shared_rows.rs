@@ -1,11 +1,13 @@
 //! Rows that are measured and that another dataset of a mixture trains on, found by their keys.
 //!
-//! The key of a sample is the beginning of the hash of its row's content. So equal rows have equal keys in all datasets, from
-//! whatever source they come.
+//! The key of a sample is the beginning of the hash of its row's content. So rows that are equal in every column have equal keys
+//! in all datasets, from whatever source they come. A dataset of other columns, of other ids, or with another
+//! `dataset.dedup_ignore` has other keys for the same rows. It is recognised by its splits, none of which has a measured key.
 
 use feedline_loader::read_keys;
 use feedline_schemas::{
     count::counted,
+    ids::TableName,
     manifest::{Manifest, Split},
 };
 use feedline_storage::Store;
@@ -28,6 +30,25 @@ pub(super) struct OtherDataset {
     pub(super) manifest: Manifest,
 }
 
+impl OtherDataset {
+    /// Names of its sources that `manifest` has, too.
+    pub(super) fn shared_sources(&self, manifest: &Manifest) -> Vec<&TableName> {
+        let own = &manifest.sources;
+        let names = self.manifest.sources.iter().map(|source| &source.name);
+        let shared = names.filter(|name| own.iter().any(|source| source.name == **name));
+        shared.collect()
+    }
+}
+
+/// Other datasets, compared with the rows that are measured.
+#[derive(Debug, Default)]
+pub(super) struct Comparison<'a> {
+    /// Descriptions, with counts, of those whose training split has rows that are measured.
+    pub(super) shared: Vec<String>,
+    /// Those with a source of the same name, none of whose splits has the key of a row that is measured.
+    pub(super) not_comparable: Vec<&'a OtherDataset>,
+}
+
 /// Keys of a split that is measured.
 struct MeasuredSplit {
     split: Split,
@@ -35,33 +56,49 @@ struct MeasuredSplit {
     keys: Vec<u64>,
 }
 
-/// Finds the other datasets whose training split has rows that are measured; each is described with counts.
+/// Finds the other datasets whose training split has rows that are measured, and those whose rows cannot be compared.
 ///
 /// # Errors
 /// Text that says why the rows were not compared: there are too many, or a shard cannot be read.
-pub(super) async fn find(
+pub(super) async fn find<'a>(
     dataset: &Store,
     manifest: &Manifest,
-    others: &[OtherDataset],
-) -> Result<Vec<String>, String> {
+    others: &'a [OtherDataset],
+) -> Result<Comparison<'a>, String> {
     check_size(manifest, others)?;
+    let compared = compare(dataset, manifest, others).await;
+    compared.map_err(|error| error.to_string())
+}
+
+async fn compare<'a>(
+    dataset: &Store,
+    manifest: &Manifest,
+    others: &'a [OtherDataset],
+) -> Result<Comparison<'a>, feedline_loader::Error> {
     let mut measured = Vec::new();
     for split in MEASURED {
         if has_rows(manifest, split) {
-            let read = MeasuredSplit::read(dataset, split).await;
-            measured.push(read.map_err(|error| error.to_string())?);
+            measured.push(MeasuredSplit::read(dataset, split).await?);
         }
     }
-    let mut found = Vec::new();
+    let mut compared = Comparison::default();
+    if measured.is_empty() {
+        return Ok(compared);
+    }
     for other in others {
         if !has_rows(&other.manifest, Split::Train) {
             continue;
         }
-        let shared = count_shared(&measured, &other.store).await;
-        let shared = shared.map_err(|error| error.to_string())?;
-        found.extend(describe(&other.url, &measured, &shared));
+        let shared = count_shared(&measured, &other.store, Split::Train).await?;
+        if let Some(described) = describe(&other.url, &measured, &shared) {
+            compared.shared.push(described);
+        } else if !other.shared_sources(manifest).is_empty()
+            && !measures_shared_rows(&measured, other).await?
+        {
+            compared.not_comparable.push(other);
+        }
     }
-    Ok(found)
+    Ok(compared)
 }
 
 /// Checks that the keys of so many rows can be read before a training.
@@ -69,10 +106,14 @@ fn check_size(manifest: &Manifest, others: &[OtherDataset]) -> Result<(), String
     let measured = MEASURED
         .into_iter()
         .filter_map(|split| manifest.split(split));
-    let trained = others.iter();
-    let trained = trained.filter_map(|other| other.manifest.split(Split::Train));
+    let of_others = others.iter().flat_map(|other| {
+        let reads_all = !other.shared_sources(manifest).is_empty();
+        let splits = Split::ALL.into_iter();
+        let read = splits.filter(move |split| reads_all || *split == Split::Train);
+        read.filter_map(move |split| other.manifest.split(split))
+    });
     let (mut rows, mut blocks) = (0_u64, 0_u64);
-    for split in measured.chain(trained) {
+    for split in measured.chain(of_others) {
         rows = rows.saturating_add(split.rows);
         blocks = blocks.saturating_add(match split.table {
             // Such a split has very many shards.
@@ -111,23 +152,41 @@ impl MeasuredSplit {
     }
 }
 
-/// For each measured split the number of its rows in the training split of another dataset.
+/// Returns whether the validation or test split of another dataset has rows that are measured, so that its keys are of the same
+/// kind.
+async fn measures_shared_rows(
+    measured: &[MeasuredSplit],
+    other: &OtherDataset,
+) -> Result<bool, feedline_loader::Error> {
+    for split in MEASURED {
+        if has_rows(&other.manifest, split) {
+            let shared = count_shared(measured, &other.store, split).await?;
+            if shared.iter().any(|rows| *rows > 0) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// For each measured split the number of its rows in a split of another dataset.
 async fn count_shared(
     measured: &[MeasuredSplit],
     other: &Store,
+    split: Split,
 ) -> Result<Vec<u64>, feedline_loader::Error> {
     let seen = measured.iter().map(|split| vec![false; split.keys.len()]);
     let mut seen: Vec<Vec<bool>> = seen.collect();
     let take = |keys: &[u64]| {
         for key in keys {
-            for (split, seen) in measured.iter().zip(&mut seen) {
-                if let Ok(place) = split.keys.binary_search(key) {
+            for (of_split, seen) in measured.iter().zip(&mut seen) {
+                if let Ok(place) = of_split.keys.binary_search(key) {
                     seen[place] = true;
                 }
             }
         }
     };
-    read_keys(other, Split::Train, take).await?;
+    read_keys(other, split, take).await?;
     let count = |seen: &Vec<bool>| seen.iter().filter(|is_shared| **is_shared).count() as u64;
     Ok(seen.iter().map(count).collect())
 }
@@ -147,8 +206,11 @@ fn describe(url: &str, measured: &[MeasuredSplit], shared: &[u64]) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::manifest::TargetKind;
-    use feedline_testkit::numbered_dataset::{FEATURES, publish};
+    use feedline_schemas::{
+        ids::{Hash128, Sequence},
+        manifest::{SourceReference, TargetKind},
+    };
+    use feedline_testkit::numbered_dataset::{FEATURES, publish, publish_manifest};
 
     use super::*;
 
@@ -175,6 +237,61 @@ mod tests {
         }
     }
 
+    fn source(name: &str) -> SourceReference {
+        SourceReference {
+            name: TableName::new(name).unwrap(),
+            sequence: Sequence::new(1),
+            entry_hash: Hash128::new(1),
+            licence: None,
+        }
+    }
+
+    /// A dataset of the source `rows`: its training split has only rows from number 9 on, its test split so many first rows.
+    async fn other_without_shared_training_rows(test_rows: u32) -> OtherDataset {
+        let store = Store::memory();
+        let splits: [(Split, &[&[u32]]); 2] = [
+            (Split::Train, &[&[9], &[3]]),
+            (Split::Test, &[&[test_rows]]),
+        ];
+        let mut manifest = publish(&store, FEATURES, TargetKind::Regression, &splits).await;
+        manifest.splits[0].shards.remove(0);
+        manifest.splits[0].rows = 3;
+        let mut manifest = publish_manifest(&store, manifest).await;
+        manifest.sources = vec![source("rows")];
+        OtherDataset {
+            url: "memory:///other".into(),
+            store,
+            manifest,
+        }
+    }
+
+    /// Numbers of datasets with shared rows and of those that cannot be compared with one that measures 4 rows of this source.
+    async fn compared_with(source_name: &str, other: OtherDataset) -> [usize; 2] {
+        let (store, mut manifest) = published(&[(Split::Test, 4)]).await;
+        manifest.sources = vec![source(source_name)];
+        let others = [other];
+        let found = find(&store, &manifest, &others).await.unwrap();
+        [found.shared.len(), found.not_comparable.len()]
+    }
+
+    #[tokio::test]
+    async fn a_dataset_that_measures_the_same_rows_and_trains_on_others_is_clean() {
+        let other = other_without_shared_training_rows(2).await;
+        assert_eq!(compared_with("rows", other).await, [0, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_dataset_of_the_same_source_without_a_measured_key_is_not_comparable() {
+        let other = other_without_shared_training_rows(0).await;
+        assert_eq!(compared_with("rows", other).await, [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_dataset_of_another_source_without_a_measured_key_is_clean() {
+        let other = other_without_shared_training_rows(0).await;
+        assert_eq!(compared_with("elsewhere", other).await, [0, 0]);
+    }
+
     #[tokio::test]
     async fn measured_rows_in_the_training_split_of_another_dataset_are_counted_by_split() {
         let splits = [(Split::Train, 3), (Split::Validation, 2), (Split::Test, 8)];
@@ -182,7 +299,7 @@ mod tests {
         let others = [other(5).await, other(1).await];
         let found = find(&store, &manifest, &others).await.unwrap();
         assert_eq!(
-            found,
+            found.shared,
             [
                 "`memory:///other` has 2 of the 2 rows of the validation split and 5 of the 8 rows of the test split",
                 "`memory:///other` has 1 of the 2 rows of the validation split and 1 of the 8 rows of the test split",
@@ -190,15 +307,21 @@ mod tests {
         );
         let only_test = published(&[(Split::Test, 1)]).await;
         let none = find(&only_test.0, &only_test.1, &[]).await.unwrap();
-        assert!(none.is_empty());
+        assert!(none.shared.is_empty());
     }
 
     #[tokio::test]
     async fn rows_of_large_datasets_are_not_compared() {
-        let (store, manifest) = published(&[(Split::Test, 1)]).await;
+        let (store, mut manifest) = published(&[(Split::Test, 1)]).await;
         let mut large = other(1).await;
         large.manifest.splits[0].rows = ROWS_MAX;
         let refused = find(&store, &manifest, &[large]).await.unwrap_err();
         assert!(refused.contains("10000001 rows"), "{refused}");
+        // Other splits are read where a source has the same name.
+        manifest.sources = vec![source("rows")];
+        let mut large = other_without_shared_training_rows(2).await;
+        large.manifest.splits[1].rows = ROWS_MAX;
+        let refused = find(&store, &manifest, &[large]).await.unwrap_err();
+        assert!(refused.contains("10000004 rows"), "{refused}");
     }
 }

@@ -90,7 +90,8 @@ impl Weights {
         let InputNames { features, text_ids } = target.features;
         if let Some(text_ids) = text_ids {
             let parameters = (layout, head.as_ref());
-            self.match_text_ids(text_ids, parameters, &taken, &mut warnings)?;
+            let of_file = (&taken, &tensors);
+            self.match_text_ids(text_ids, parameters, of_file, &mut warnings)?;
         }
         let readers = layout.readers(features.len());
         let moved = self.match_features(features, &readers, &taken, &mut warnings)?;

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::model::layers::{Builder, Initial};
 
-    /// Parameters of these lengths, all of which are trained but the second.
+    /// Parameters of these lengths; all are trained but the second.
     fn trained_of(lens: &[usize]) -> (Layout, Vec<Parameter>) {
         let mut builder = Builder::new();
         for (i, len) in lens.iter().enumerate() {

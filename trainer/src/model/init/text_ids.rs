@@ -1,6 +1,6 @@
 //! Token ids of a file of weights, compared with those of a dataset.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::checkpoint::TextIds;
 
@@ -10,6 +10,7 @@ use crate::{
     model::{
         class_outputs::{self, OutputHead, Outputs, match_classes},
         layers::{Layout, Parameter},
+        pytorch_layout::FoundTensor,
     },
 };
 
@@ -38,6 +39,7 @@ fn of_ids<'l>(layout: &'l Layout, head: Option<&OutputHead<'_>>) -> Vec<&'l str>
 
 impl Weights {
     /// Checks that the file's weights are for the token ids `wanted`, unless all parameters that depend on ids begin as usual.
+    /// `taken` are names of those of the file's `tensors` that the model takes.
     ///
     /// # Errors
     /// [`Error::Config`] for ids of another tokenizer or of other characters.
@@ -45,7 +47,7 @@ impl Weights {
         &self,
         wanted: &TextIds,
         (layout, head): (&Layout, Option<&OutputHead<'_>>),
-        taken: &BTreeSet<String>,
+        (taken, tensors): (&BTreeSet<String>, &BTreeMap<String, FoundTensor<'_>>),
         warnings: &mut Warnings,
     ) -> Result<(), Error> {
         let of_ids = of_ids(layout, head);
@@ -64,7 +66,12 @@ impl Weights {
         };
         match difference(&found, wanted) {
             None => Ok(()),
-            Some(difference) => Err(self.refuse_text_ids(&difference, wanted, &of_ids)),
+            Some(mut difference) => {
+                if have_as_many_ids(layout, tensors) {
+                    difference.push_str(copy_hint(&found, wanted));
+                }
+                Err(self.refuse_text_ids(&difference, wanted, &of_ids))
+            }
         }
     }
 
@@ -122,6 +129,26 @@ fn difference(found: &TextIds, wanted: &TextIds) -> Option<String> {
     }
 }
 
+/// Returns whether a table of the file has as many ids as that of the model.
+fn have_as_many_ids(layout: &Layout, tensors: &BTreeMap<String, FoundTensor<'_>>) -> bool {
+    let mut tables = layout.entries().iter().filter(|e| is_table(&e.name));
+    tables.any(|table| {
+        let of_file = tensors.get(&table.name);
+        of_file.is_some_and(|of_file| of_file.shape().first() == table.shape.first())
+    })
+}
+
+/// Advice for two tokenizers with the same number of ids, which can be one.
+fn copy_hint(found: &TextIds, wanted: &TextIds) -> &'static str {
+    match (found, wanted) {
+        (TextIds::Tokenizer(_), TextIds::Tokenizer(_)) => {
+            " (both have the same number of ids; a reformatted copy of the same tokenizer has another hash, so use the run's own \
+             `tokenizer.json`)"
+        }
+        _ => "",
+    }
+}
+
 /// The characters as names that can be printed.
 fn names(characters: &str) -> Vec<String> {
     let characters = characters.chars();
@@ -140,7 +167,10 @@ fn describe(text_ids: &TextIds) -> String {
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{config::InitConfig, ids::Hash128};
-    use safetensors::tensor::{Dtype, TensorView};
+    use safetensors::{
+        SafeTensors,
+        tensor::{Dtype, TensorView},
+    };
 
     use super::*;
     use crate::{
@@ -148,6 +178,7 @@ mod tests {
         model::{
             init::{InitTarget, TEXT_IDS_KEY},
             layers::{Builder, Embedding, Gain, Linear},
+            pytorch_layout,
         },
         plan::InputNames,
     };
@@ -185,16 +216,21 @@ mod tests {
         )))
     }
 
+    /// A table of so many ids, and a layer that scores three.
+    fn layout(ids: usize) -> Layout {
+        let mut b = Builder::new();
+        Embedding::new(&mut b, "tokens", [ids, 2], 4, Gain::Normal(1.0));
+        Linear::with_bias(&mut b, "scores", &[2], 3, Gain::Glorot, false);
+        b.finish()
+    }
+
     /// Puts the weights into a model of the same layers for a dataset with these ids; gives the table and codes of warnings.
     fn put(
         file: &Weights,
         wanted: TextIds,
         replace: &[&str],
     ) -> Result<(Vec<f32>, Vec<String>), String> {
-        let mut b = Builder::new();
-        Embedding::new(&mut b, "tokens", [3, 2], 4, Gain::Normal(1.0));
-        Linear::with_bias(&mut b, "scores", &[2], 3, Gain::Glorot, false);
-        let layout = b.finish();
+        let layout = layout(3);
         let features = InputNames {
             features: Vec::new(),
             text_ids: Some(wanted),
@@ -236,6 +272,7 @@ mod tests {
                 for part in [
                     Hash128::new(1).to_string().as_str(),
                     Hash128::new(2).to_string().as_str(),
+                    "a reformatted copy of the same tokenizer has another hash",
                     "`dataset.tokens.tokenizer`",
                     "set `train.init.replace = [\"scores.*\", \"tokens.*\"]`",
                 ] {
@@ -244,6 +281,20 @@ mod tests {
             }
             put(&file, tokenizer(2), &["scores.*", "tokens.*"]).unwrap();
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_tokenizer_is_suspected_only_where_the_numbers_of_ids_are_equal() {
+        let weights = export(&tokenizer(1));
+        let tensors = SafeTensors::deserialize(&weights.bytes).unwrap();
+        for ids in [3, 4] {
+            let layout = layout(ids);
+            let tensors = tensors.iter();
+            let tensors = tensors.map(|(name, tensor)| (name.to_owned(), tensor));
+            let tensors = pytorch_layout::own_names(tensors.collect(), &layout);
+            assert_eq!(have_as_many_ids(&layout, &tensors), ids == 3);
+        }
+        assert_eq!(copy_hint(&tokenizer(1), &characters("ab")), "");
     }
 
     #[test]

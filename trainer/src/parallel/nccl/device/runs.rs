@@ -81,13 +81,13 @@ struct DeviceRun {
 }
 
 /// Wait until numbers are computed.
-type Wait = Box<dyn FnOnce() -> Result<(), String> + Send>;
+type ComputedWait = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
 /// Runs at their addresses.
 pub(super) struct OpenRuns {
     runs: Vec<DeviceRun>,
     /// `None` when the numbers are computed.
-    wait: Option<Wait>,
+    wait: Option<ComputedWait>,
     /// Keeps the memory at its addresses.
     _memory: Box<dyn Any + Send>,
 }
@@ -183,7 +183,7 @@ fn open_tensors(tensors: &mut Vec<TensorWork>) -> Result<OpenRuns, String> {
         computed = Some(tensor.client.clone());
         tensors.push((op, Tensor::from_primitive::<Cube>(tensor)));
     }
-    let wait = computed.map(|client| -> Wait {
+    let wait = computed.map(|client| -> ComputedWait {
         // The event is recorded by this call, not by the wait for it.
         let event = client.sync();
         Box::new(move || cubecl::future::block_on(event).map_err(|error| error.to_string()))
