@@ -415,10 +415,7 @@ impl Answers {
             predicted,
             unusual,
         } = given;
-        let number_of = |row: usize| {
-            let own = row_numbers.get(row).copied();
-            own.unwrap_or(first + row as u64)
-        };
+        let number_of = |row: usize| (row_numbers.get(row).copied()).unwrap_or(first + row as u64);
         let (mut columns, misfits) = typed_columns(kept, &self.kept_types);
         columns.push(Column::Counts((0..rows).map(number_of).collect()));
         columns.extend(numbers.into_iter().map(Column::Long));
@@ -427,11 +424,8 @@ impl Answers {
                 let width = self.names.len();
                 let good = |row: usize| !bad.contains_key(&row);
                 columns.extend((0..width).map(|feature| {
-                    Column::Short(
-                        (0..rows)
-                            .map(|row| good(row).then(|| x[row * width + feature]))
-                            .collect(),
-                    )
+                    let cell = |row: usize| good(row).then(|| x[row * width + feature]);
+                    Column::Short((0..rows).map(cell).collect())
                 }));
             }
             Some(Predicted::Numbers(numbers) | Predicted::Differences(numbers)) => {

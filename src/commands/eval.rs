@@ -7,7 +7,7 @@ use feedline_schemas::manifest::{Manifest, Split};
 use feedline_storage::Store;
 use feedline_trainer::Use;
 
-use super::{tools::Tools, work::PipelineWork};
+use super::{own_dataset::leave_out_relation, tools::Tools, work::PipelineWork};
 use crate::{
     cli::EvalOptions,
     exit::Outcome,
@@ -43,6 +43,9 @@ pub(super) async fn evaluate_run(options: EvalOptions, tools: &Tools) -> anyhow:
     };
     let report = tokio::task::spawn_blocking(evaluate).await?;
     let mut report = report.map_err(|error| work.stage_error(error))?;
+    if let Some(used) = report.run.as_mut().filter(|_| changed.is_some()) {
+        leave_out_relation(used);
+    }
     report.warnings.extend(changed);
     tools.print(&report, work.json)?;
     let behind = work.check_baseline(&report.warnings);

@@ -195,13 +195,14 @@ impl PredictParts {
         };
         let features = self.transform.features();
         let predictor = open_model(&self.chosen, &self.context, features, &mut report)?;
-        let decoder = match predictor.images() {
-            Some(config) => Some(ImageDecoder::new(ImageConfig {
-                background: Some(artefact.image_background()),
+        let decoder = predictor.images().map(|config| {
+            let background = Some(artefact.image_background());
+            ImageDecoder::new(ImageConfig {
+                background,
                 ..config.clone()
-            })?),
-            None => None,
-        };
+            })
+        });
+        let decoder = decoder.transpose()?;
         let reads_texts = predictor.text_length().is_some();
         let run = predictor.run();
         check_part(run, "images", decoder.is_some(), self.images.is_some())?;

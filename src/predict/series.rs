@@ -9,7 +9,7 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::mpsc::sync_channel,
+    sync::{Arc, mpsc::sync_channel},
     thread,
 };
 
@@ -20,10 +20,10 @@ use feedline_preprocess::{
 };
 use feedline_schemas::{
     config::{
-        ContractConfig, CsvConfig, DeclaredType, FileFormat, Fraction, InferConfig, PipelineConfig,
-        SourceConfig,
+        ContractConfig, CsvConfig, DatasetConfig, DeclaredType, FileFormat, Fraction, InferConfig,
+        PipelineConfig, SourceConfig,
     },
-    record::ColumnType,
+    record::{ColumnType, split_path},
     report::{PredictReport, SourceReport},
 };
 use feedline_storage::{Store, StoreOptions, private};
@@ -153,19 +153,23 @@ impl Landing {
 
     /// The same file with the types of `landed` declared for the columns that have landed as others,
     /// in a folder beside this one; `None` if there are none. So a cell that does not fit rejects its
-    /// row, and does not change the type of its column.
+    /// row, and does not change the type of its column. Columns that `dataset` drops stay as they are.
     pub(crate) fn retyped(
         &self,
         log: &Landed,
         landed: &BTreeMap<String, ColumnType>,
+        dataset: Option<&DatasetConfig>,
     ) -> anyhow::Result<Option<Self>> {
+        let is_dropped = |name: &String| dataset.is_some_and(|dataset| dataset.drop.contains(name));
+
         let mut typed = self.clone();
         let Some(source) = typed.config.source.first_mut() else {
             return Ok(None);
         };
         let mut names = Vec::new();
         for column in &log.schema.columns {
-            let Some(known) = landed.get(&column.name) else {
+            let known = landed.get(&column.name);
+            let Some(known) = known.filter(|_| !is_dropped(&column.name)) else {
                 continue;
             };
             let declared = declared_type(*known);
@@ -204,8 +208,8 @@ fn is_read_alike(known: ColumnType, found: ColumnType) -> bool {
 const fn declared_type(landed: ColumnType) -> Option<DeclaredType> {
     Some(match landed {
         ColumnType::Bool => DeclaredType::Bool,
-        ColumnType::Int64 => DeclaredType::Int,
-        ColumnType::Float64 => DeclaredType::Float,
+        // Integers may be floats in new rows.
+        ColumnType::Int64 | ColumnType::Float64 => DeclaredType::Float,
         ColumnType::Decimal => DeclaredType::Decimal,
         ColumnType::Timestamp => DeclaredType::Timestamp,
         ColumnType::Utf8 => DeclaredType::Text,
@@ -228,17 +232,26 @@ pub(crate) struct FileReject {
     /// Its number in the file, from 0.
     number: u64,
     reject: LandedReject,
+    /// Types that the columns of the dataset's source have landed with.
+    landed: Arc<BTreeMap<String, ColumnType>>,
 }
 
 impl FileReject {
-    /// Its cell in the column `name`, if the row could be parsed.
+    /// Its cell in the column `name`, if the row could be parsed. Numbers and times in the notation of
+    /// the file are left out: the output has another one.
     fn cell(&self, name: &str) -> Option<String> {
         let row: Value = serde_json::from_str(&self.reject.raw).ok()?;
-        match row.get(name)? {
-            Value::Null => None,
-            Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
-        }
+        let nested = || {
+            let mut keys = split_path(name).into_iter();
+            keys.try_fold(&row, |at, key| at.get(&key))
+        };
+        let text = match row.get(name).or_else(nested)? {
+            Value::Null => return None,
+            Value::String(text) => text.clone(),
+            other => return Some(other.to_string()),
+        };
+        let is_text = self.landed.get(name) == Some(&ColumnType::Utf8);
+        (is_text || text.parse::<i64>().is_ok()).then_some(text)
     }
 }
 
@@ -248,7 +261,9 @@ impl LandedFile {
         landing: Landing,
         report: SourceReport,
         log: Option<Landed>,
+        landed: &BTreeMap<String, ColumnType>,
     ) -> anyhow::Result<Self> {
+        let types = Arc::new(landed.clone());
         let file = landing.file.clone();
         let mut rows = landing.landed();
         rows.is_empty = report.rows == 0;
@@ -264,6 +279,7 @@ impl LandedFile {
                 FileReject {
                     number: start + reject.row,
                     reject,
+                    landed: Arc::clone(&types),
                 }
             }));
         }

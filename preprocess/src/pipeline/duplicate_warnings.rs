@@ -102,7 +102,7 @@ impl Build<'_> {
         Ok(warning.map(|warning| (found.counts, warning)))
     }
 
-    /// Warns of near-duplicates with several targets, of which one is kept.
+    /// Warns of near-duplicates with several targets, if one of them is kept.
     pub(super) fn near_labels_differ(&self, found: &LabelConflicts) -> Option<Warning> {
         let target = self.spec.target.as_ref()?;
         let sample = self.conflict_sample(found);

@@ -55,7 +55,7 @@ impl EqualParts<'_> {
             ([], true) => Some((
                 "the target (`dataset.conflicts`)".to_owned(),
                 "dataset.conflicts",
-                "remove `dataset.conflicts`",
+                "remove `dataset.conflicts` if rows with another target are meant",
             )),
             (_, false) => Some((
                 format!("{listed} (`{IGNORE}`)"),
@@ -151,8 +151,8 @@ pub(crate) fn near_labels_differ(
         let have = if contents == 1 { "has" } else { "have" };
         let message = format!(
             "{} of near-duplicates, in {}, {have} different values of `{target}`{sample}; of each cluster the row that landed first \
-             is kept, and the values of the others are lost: correct the labels, keep all rows with `dataset.near_dup.keep = \
-             \"all\"`, which puts each cluster in one split, or raise `dataset.near_dup.threshold`",
+             is kept, and the values of the others are lost: correct the values if one is wrong, or keep all rows with \
+             `dataset.near_dup.keep = \"all\"`, which puts each cluster in one split",
             counted(contents, "cluster"),
             counted(rows, "row")
         );
@@ -183,12 +183,13 @@ const EQUAL_ROWS: &str = "equal_rows";
 /// rows looked at, of validation and test; `columns` are those in which such rows may differ.
 pub(crate) fn equal_rows(
     equal: [(u64, u64); 2],
-    columns: &[String],
+    (columns, ignored): (&[String], &[String]),
     (is_sample, keeps_copies): (bool, bool),
 ) -> Option<Warning> {
     let splits = equal_by_split(equal).filter(|_| !columns.is_empty())?;
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let listed_columns: Vec<String> = names.iter().map(|name| toml_string(name)).collect();
+    let all = ignored.iter().chain(columns);
+    let listed_columns: Vec<String> = all.map(|name| toml_string(name)).collect();
     let of_sample = of_sample(is_sample);
     let also = if keeps_copies {
         " and `dataset.dedup = \"exact\"`"

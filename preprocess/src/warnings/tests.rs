@@ -201,11 +201,13 @@ fn columns_in_advice_are_strings_of_toml() {
             "{message}"
         );
     }
-    let equal = equal_rows([(5, 10), (0, 10)], &[column], (false, false)).unwrap();
+    let columns = (&[column][..], &["id".to_owned()][..]);
+    let equal = equal_rows([(5, 10), (0, 10)], columns, (false, false)).unwrap();
+    // The value takes the place of the one that is set.
     assert!(
         equal
             .message
-            .contains(r#"`dataset.dedup_ignore = ["x\\.y"]`"#),
+            .contains(r#"`dataset.dedup_ignore = ["id", "x\\.y"]`"#),
         "{equal:?}"
     );
 }

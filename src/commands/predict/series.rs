@@ -122,15 +122,15 @@ impl PipelineWork<'_> {
         let report = self.land(&landing).await?;
         let log = landing.log().await?;
         let retyped = match &log {
-            Some(log) => landing.retyped(log, landed)?,
+            Some(log) => landing.retyped(log, landed, self.loaded.config.dataset.as_ref())?,
             None => None,
         };
         let Some(landing) = retyped else {
-            return series::LandedFile::read(landing, report, log).await;
+            return series::LandedFile::read(landing, report, log, landed).await;
         };
         let report = self.land(&landing).await?;
         let log = landing.log().await?;
-        series::LandedFile::read(landing, report, log).await
+        series::LandedFile::read(landing, report, log, landed).await
     }
 
     /// Lands the file of `landing` in its folder.

@@ -59,7 +59,7 @@ pub(crate) struct Pass<'a> {
 
 impl Pass<'_> {
     /// The rows without near-duplicates, or with clusters in one split, their counts, and clusters with several values in column
-    /// `target` of which one is kept.
+    /// `target`, if one of them is kept.
     pub(crate) async fn run(
         &self,
         session: &SessionContext,

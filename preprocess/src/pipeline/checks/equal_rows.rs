@@ -300,9 +300,10 @@ impl Build<'_> {
             columns.retain(|name| !series.is_time(name) && !series.entity.contains(name));
         }
         let keeps_copies = self.spec.config.dedup == DedupMode::None;
+        let ignored = &self.spec.config.dedup_ignore;
         Ok(warnings::equal_rows(
             equal,
-            &columns,
+            (&columns, ignored),
             (is_sample, keeps_copies),
         ))
     }

@@ -30,10 +30,10 @@ const INTEGERS: f64 = 16_777_216.0;
 /// Share of the deviation of a target above which steps of rounding are worth a warning.
 const ROUNDED: f64 = 1e-3;
 
-/// Share of the training rows from which a number at an end of the target's range is repeated.
+/// Least share of the training rows for a repeated number at an end of the target's range.
 const REPEATED: f64 = 0.01;
 
-/// Distance of such a number from all others, in ranges of these, from which it is apart.
+/// Least distance of such a number from all others, in ranges of these.
 const APART: f64 = 2.0;
 
 /// Key of the steps that warnings advise to change.
@@ -48,20 +48,20 @@ pub(in crate::pipeline) struct Extremes {
     /// Of each feature, without its sign.
     features: Vec<f32>,
     /// Lowest and highest number of each target; none without a finite one.
-    targets: Vec<Option<Ends>>,
+    targets: Vec<Option<RangeEnds>>,
 }
 
 /// Lowest and highest number of a target.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
-    lowest: End,
+struct RangeEnds {
+    lowest: RangeEnd,
     /// Of the numbers with the other sign.
-    highest: End,
+    highest: RangeEnd,
 }
 
 /// The lowest of some numbers.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct RangeEnd {
     number: f32,
     /// Rows that have it.
     rows: u64,
@@ -69,7 +69,7 @@ struct End {
     next: Option<f32>,
 }
 
-impl End {
+impl RangeEnd {
     const fn of(number: f32) -> Self {
         Self {
             number,
@@ -94,9 +94,15 @@ impl End {
     }
 }
 
-impl Ends {
+impl RangeEnds {
     const fn numbers(&self) -> [f32; 2] {
         [self.lowest.number, -self.highest.number]
+    }
+
+    /// The larger size of the two.
+    fn size(&self) -> f64 {
+        let [lowest, highest] = self.numbers();
+        f64::from(lowest.abs().max(highest.abs()))
     }
 }
 
@@ -120,9 +126,9 @@ impl Extremes {
                 ends.highest.add(-y);
             }
             none => {
-                *none = Some(Ends {
-                    lowest: End::of(y),
-                    highest: End::of(-y),
+                *none = Some(RangeEnds {
+                    lowest: RangeEnd::of(y),
+                    highest: RangeEnd::of(-y),
                 });
             }
         }
@@ -179,7 +185,11 @@ pub(in crate::pipeline) fn warnings(
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
 /// others, as a number that means a missing value is.
-fn repeated_end(target: &FittedTarget, ends: &Ends, moments: &ExactMoments) -> Option<Warning> {
+fn repeated_end(
+    target: &FittedTarget,
+    ends: &RangeEnds,
+    moments: &ExactMoments,
+) -> Option<Warning> {
     let FittedTarget::Regression {
         column,
         scale,
@@ -190,10 +200,13 @@ fn repeated_end(target: &FittedTarget, ends: &Ends, moments: &ExactMoments) -> O
         return None;
     };
     let (number, rows, [from, to]) = apart(ends, moments.count())?;
-    let shown = |stored: f64| shown(stored * scale + offset);
+    // 32 bits hold some seven digits of the stored number.
+    let rounding = f64::from(f32::EPSILON) * (ends.size() * scale.abs() + offset.abs());
+    let shown = |stored: f64| shown(stored * scale + offset, rounding);
     let message = format!(
-        "{} have the target `{column}` = {}, and all others are from {} to {}: such a number often means that the value is \
-         missing; if so, list it in `dataset.missing_values`, and allow such rows to be rejected by `dataset.max_reject_fraction`",
+        "{} have the target `{column}` of about {}, and all others are from about {} to {}: such a number often means that the \
+         value is missing; if so, list it as the data have it in `dataset.missing_values`, and allow such rows to be rejected by \
+         `dataset.max_reject_fraction`",
         counted(rows, "training row"),
         shown(number),
         shown(from),
@@ -204,7 +217,7 @@ fn repeated_end(target: &FittedTarget, ends: &Ends, moments: &ExactMoments) -> O
 
 /// The lowest or highest number if many of `all` rows have it and it is far from the others, with its
 /// rows and the range of the others.
-fn apart(ends: &Ends, all: u64) -> Option<(f64, u64, [f64; 2])> {
+fn apart(ends: &RangeEnds, all: u64) -> Option<(f64, u64, [f64; 2])> {
     let [lowest, highest] = ends.numbers().map(f64::from);
     let below = ends.lowest.next.map(f64::from);
     let below = below.map(|next| (lowest, ends.lowest.rows, [next, highest]));
@@ -220,8 +233,14 @@ fn apart(ends: &Ends, all: u64) -> Option<(f64, u64, [f64; 2])> {
     [below, above].into_iter().flatten().find(is_apart)
 }
 
-/// A number that was stored in 32 bits, without digits that rounding has made.
-fn shown(number: f64) -> String {
+/// A number that was stored in 32 bits, without digits that `rounding` has made: the nearest integer
+/// if it is as near as that.
+fn shown(number: f64, rounding: f64) -> String {
+    let integer = number.round();
+    if (number - integer).abs() <= rounding {
+        // Not -0.
+        return (integer + 0.0).to_string();
+    }
     let text = format!("{number:.5e}");
     text.parse::<f64>()
         .map_or(text, |number| number.to_string())
@@ -331,8 +350,20 @@ fn named(names: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// The message about a target of which `repeated` of 1,000 rows are -200, and the others from 0
-    /// to `largest`.
+    #[test]
+    fn numbers_are_shown_without_the_digits_that_32_bits_have_made() {
+        for (number, rounding, expected) in [
+            (-0.000_000_102_938, 1e-6, "0"),
+            (-199.999_991, 1e-4, "-200"),
+            (0.500_000_02, 1e-6, "0.5"),
+            (1234.5, 1e-4, "1234.5"),
+        ] {
+            assert_eq!(shown(number, rounding), expected);
+        }
+    }
+
+    /// The message about a target that is -200 in `repeated` of 1,000 rows, and from 0 to `largest`
+    /// in the others.
     fn warned(repeated: u16, largest: f32) -> Option<String> {
         let mut extremes = Extremes::default();
         let mut moments = ExactMoments::default();
@@ -359,7 +390,7 @@ mod tests {
         let message = warned(180, 12.0).unwrap();
         assert!(
             message.starts_with(
-                "180 training rows have the target `co` = -200, and all others are from 0 to 12:"
+                "180 training rows have the target `co` of about -200, and all others are from about 0 to 12:"
             ),
             "{message}"
         );
@@ -370,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_target_count_their_rows() {
-        let mut end = End::of(3.0);
+        let mut end = RangeEnd::of(3.0);
         for number in [2.0, 5.0, 2.0, 4.0, 1.0, 1.0] {
             end.add(number);
         }
