@@ -19,9 +19,9 @@ const SIDES: (u32, u32) = (3, 1);
 
 /// Pixels of a palette with alpha 0, 128 and 255, as Pillow 13.0 writes them.
 const PALETTE: &[u8] = include_bytes!("../../tests/data/transparent-palette.png");
-/// The same colours, of which the first is transparent.
+/// The same colours; the first is transparent.
 const GIF: &[u8] = include_bytes!("../../tests/data/transparent.gif");
-/// Grey levels 0, 128 and 255, of which 128 is transparent.
+/// Grey levels 0, 128 and 255; 128 is transparent.
 const GREY: &[u8] = include_bytes!("../../tests/data/transparent-grey.png");
 
 /// The pixels of a file of [`SIDES`] on `background`, and true if some are not opaque.
