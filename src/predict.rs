@@ -165,13 +165,7 @@ impl Predict {
     /// Reads all rows and writes as many. Blocks.
     pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
         let output = Output::of(self.to.as_deref(), self.escapes_formulas)?;
-        let source = match self.rows.as_str() {
-            "-" => RowSource::Stream(Box::new(std::io::stdin())),
-            url if url.contains("://") => {
-                anyhow::bail!("`{url}` is a URL; give a local file, or pipe the rows in")
-            }
-            path => RowSource::File(path.into()),
-        };
+        let source = row_source(&self.rows)?;
         let rows = RowsIn::open(source, &self.reading, self.transform.artefact())?;
         let rows = rows.expecting(self.expected);
         let mut report = PredictReport {
@@ -479,6 +473,17 @@ impl Answers {
         }
         columns
     }
+}
+
+/// Rows of a file, or of standard input for `-`.
+fn row_source(rows: &str) -> anyhow::Result<RowSource> {
+    Ok(match rows {
+        "-" => RowSource::Stream(Box::new(std::io::stdin())),
+        url if url.contains("://") => {
+            anyhow::bail!("`{url}` is a URL; give a local file, or pipe the rows in")
+        }
+        path => RowSource::File(path.into()),
+    })
 }
 
 /// Name of the column of one of several targets.

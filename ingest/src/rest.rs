@@ -9,6 +9,7 @@ pub(crate) mod graphql;
 mod json_charset;
 mod layout;
 mod markup;
+mod only_page;
 mod page_fields;
 mod page_positions;
 mod refusals;

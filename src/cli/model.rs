@@ -66,8 +66,8 @@ pub(crate) struct Predict {
     /// image file or an archive of images. For a model of texts: a file of rows with the dataset's
     /// text column, a text file, or a folder of them. Each text gets its `loss`, the mean of
     /// `-ln p` over its tokens except the first, and `perplexity`. `row` counts the rows of the file
-    /// from 0; in rejects and in `eval --predictions` it counts the rows of a landed batch
-    /// (`sequence`)
+    /// from 0; it counts those of a landed batch (`sequence`) in rejects and in
+    /// `eval --predictions`
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
     /// File of rows before the new ones, in place of the landed rows, for features computed from

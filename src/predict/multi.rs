@@ -15,8 +15,8 @@ use std::{
 use anyhow::Context as _;
 use feedline_loader::image::{ImageConfig, ImageDecoder, SampleRandom};
 use feedline_preprocess::{
-    ExpectedInputs, Fault, Features, ImagePreparer, PassthroughType, RowSource, RowsIn,
-    RowsReading, TextEncoder, Transform,
+    ExpectedInputs, Fault, Features, ImagePreparer, PassthroughType, RowsIn, RowsReading,
+    TextEncoder, Transform,
 };
 use feedline_schemas::{
     config::{DatasetConfig, FileFormat, ImageBackground, PipelineConfig},
@@ -180,13 +180,7 @@ pub(crate) struct PredictParts {
 impl PredictParts {
     /// Reads all rows and writes as many. Blocks.
     pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
-        let source = match self.rows.as_str() {
-            "-" => RowSource::Stream(Box::new(std::io::stdin())),
-            url if url.contains("://") => {
-                anyhow::bail!("`{url}` is a URL; give a local file, or pipe the rows in")
-            }
-            path => RowSource::File(path.into()),
-        };
+        let source = super::row_source(&self.rows)?;
         let artefact = self.transform.artefact();
         let mut report = PredictReport {
             transform: artefact.hash.to_string(),

@@ -471,13 +471,7 @@ mod tests {
                     "1234567890123.399902",
                 ],
             ),
-            (Kind::LongFloat, &["0.123456789012345678"]),
-            (Kind::LongWideFloat, &["0.12345678901234567891"]),
             (Kind::DigitsAndE, &["1e3", "12E4"]),
-            (
-                Kind::WideFloat,
-                &["1e300", "1e-30", "0.10000000000000000555"],
-            ),
             (Kind::ZeroDigits, &["007", "00"]),
             (
                 Kind::Instant,
@@ -535,6 +529,16 @@ mod tests {
         ] {
             check_kind(kind, texts);
         }
+    }
+
+    #[test]
+    fn floats_of_many_digits_are_of_their_own_kinds() {
+        check_kind(Kind::LongFloat, &["0.123456789012345678"]);
+        check_kind(Kind::LongWideFloat, &["0.12345678901234567891"]);
+        check_kind(
+            Kind::WideFloat,
+            &["1e300", "1e-30", "0.10000000000000000555"],
+        );
     }
 
     #[test]

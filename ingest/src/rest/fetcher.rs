@@ -167,7 +167,8 @@ impl Fetcher {
             .token_in(&headers)
             .map_err(|reason| self.incomplete(url, reason, Again::Never))?;
         let only = self.layout.only_page();
-        let further = only.and_then(|page| page.further(&headers, &found, &from));
+        let document = (found.beside.as_ref(), found.records.len());
+        let further = only.and_then(|page| page.further(&headers, document, &from));
         let is_partial = status == StatusCode::PARTIAL_CONTENT;
         let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
         Ok(Some(Answered {

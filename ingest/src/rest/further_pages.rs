@@ -1,52 +1,9 @@
 //! Warning about further pages that a source without pagination does not request.
 
-use feedline_readers::value::Value;
-use feedline_schemas::{config::SourceConfig, count::counted};
-use reqwest::header::HeaderMap;
-use url::Url;
+use feedline_schemas::count::counted;
 
-use super::{Rest, layout::Body};
-use crate::{
-    pagination::suggest::{FurtherPages, OnePage, further_pages},
-    warnings::NEXT_PAGE_NOT_REQUESTED,
-};
-
-/// The one page of a source without pagination.
-#[derive(Clone, Debug)]
-pub(super) struct OnlyPage {
-    /// Path of its records.
-    records: String,
-    is_incremental: bool,
-}
-
-impl OnlyPage {
-    /// `None` for a source with pagination, or one whose settings allow one page only.
-    pub(super) fn of(config: &SourceConfig) -> Option<Self> {
-        let is_only = config.pagination.way.is_absent()
-            && config.graphql.is_none()
-            && !config.response.single_record;
-        is_only.then(|| Self {
-            records: config.records.clone(),
-            is_incremental: config.incremental.is_some(),
-        })
-    }
-
-    /// Looks for a sign of further pages in a response to a request for `url`.
-    pub(super) fn further(
-        &self,
-        headers: &HeaderMap,
-        body: &Body,
-        url: &Url,
-    ) -> Option<FurtherPages> {
-        let page = OnePage {
-            beside: body.beside.as_ref().unwrap_or(&Value::Null),
-            records: &self.records,
-            count: body.records.len() as u64,
-            is_incremental: self.is_incremental,
-        };
-        further_pages(headers, &page, url)
-    }
-}
+use super::Rest;
+use crate::{pagination::suggest::FurtherPages, warnings::NEXT_PAGE_NOT_REQUESTED};
 
 impl Rest {
     /// Warns that a page of `count` records has a sign of further pages, which are not requested.

@@ -19,10 +19,10 @@ use feedline_schemas::{
 
 use super::{
     beside_records::{beside_lists, beside_lists_of},
-    further_pages::OnlyPage,
     graphql::{self, QueryErrors},
     json_charset::name_charset,
     markup::{self, FoundElements},
+    only_page::OnlyPage,
     page_fields::{boolean, pagination_key, token, total},
     reported_errors::{ERRORS, error_alone, error_text, is_something},
     response::{Form, Response},

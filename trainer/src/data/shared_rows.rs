@@ -2,7 +2,7 @@
 //!
 //! The key of a sample is the beginning of the hash of its row's content. So rows that are equal in every column have equal keys
 //! in all datasets, from whatever source they come. A dataset of other columns, of other ids, or with another
-//! `dataset.dedup_ignore` has other keys for the same rows. It is recognised by its splits, none of which has a measured key.
+//! `dataset.dedup_ignore` has other keys for the same rows. It is recognised by its splits: none has a measured key.
 
 use feedline_loader::read_keys;
 use feedline_schemas::{
@@ -42,7 +42,7 @@ impl OtherDataset {
 
 /// Other datasets, compared with the rows that are measured.
 #[derive(Debug, Default)]
-pub(super) struct Comparison<'a> {
+pub(super) struct SharedRows<'a> {
     /// Descriptions, with counts, of those whose training split has rows that are measured.
     pub(super) shared: Vec<String>,
     /// Those with a source of the same name, none of whose splits has the key of a row that is measured.
@@ -64,7 +64,7 @@ pub(super) async fn find<'a>(
     dataset: &Store,
     manifest: &Manifest,
     others: &'a [OtherDataset],
-) -> Result<Comparison<'a>, String> {
+) -> Result<SharedRows<'a>, String> {
     check_size(manifest, others)?;
     let compared = compare(dataset, manifest, others).await;
     compared.map_err(|error| error.to_string())
@@ -74,14 +74,14 @@ async fn compare<'a>(
     dataset: &Store,
     manifest: &Manifest,
     others: &'a [OtherDataset],
-) -> Result<Comparison<'a>, feedline_loader::Error> {
+) -> Result<SharedRows<'a>, feedline_loader::Error> {
     let mut measured = Vec::new();
     for split in MEASURED {
         if has_rows(manifest, split) {
             measured.push(MeasuredSplit::read(dataset, split).await?);
         }
     }
-    let mut compared = Comparison::default();
+    let mut compared = SharedRows::default();
     if measured.is_empty() {
         return Ok(compared);
     }

@@ -55,8 +55,8 @@ pub(in crate::predict) struct LookedUp {
     pub(in crate::predict) columns: Vec<ArrayRef>,
     /// Reason and details of each row that cannot be used.
     pub(in crate::predict) faults: Vec<Option<(&'static str, String)>>,
-    /// Rows with a match, of each join.
-    pub(in crate::predict) matched: Vec<u64>,
+    /// Rows with and without a match, of each join: of the rows that no join before it leaves out.
+    pub(in crate::predict) matches: Vec<[u64; 2]>,
 }
 
 impl JoinLookup {
@@ -114,7 +114,6 @@ impl JoinLookup {
             .iter()
             .map(|join| column(&found, &join.join.missed()))
             .collect();
-        let matched = missed.iter().map(|missed| missed.null_count() as u64);
         let reasons = column(&found, FAULT).as_string::<i32>();
         let faults = (0..rows).map(|row| {
             let reason = reasons.is_valid(row).then(|| reasons.value(row))?;
@@ -126,8 +125,24 @@ impl JoinLookup {
                 .map(|place| Arc::clone(column(&found, &added_column(place))))
                 .collect(),
             faults: faults.collect(),
-            matched: matched.collect(),
+            matches: self.count_matches(&missed, rows),
         })
+    }
+
+    /// Counts of each join, from the rows that each has `missed`.
+    fn count_matches(&self, missed: &[&ArrayRef], rows: usize) -> Vec<[u64; 2]> {
+        let mut is_left = vec![true; rows];
+        let joins = self.plan.joins.iter().zip(missed);
+        let counts = joins.map(|(join, missed)| {
+            let mut counts = [0; 2];
+            for (row, is_left) in is_left.iter_mut().enumerate().filter(|(_, left)| **left) {
+                let is_missed = missed.is_valid(row);
+                counts[usize::from(is_missed)] += 1;
+                *is_left = !is_missed || join.unmatched.is_none();
+            }
+            counts
+        });
+        counts.collect()
     }
 
     /// The joined rows in the order of `keys`.

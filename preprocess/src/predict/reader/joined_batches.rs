@@ -170,10 +170,9 @@ impl JoinedBatches {
     fn look_up(&mut self, keys: &RecordBatch) -> Result<LookedUp, Error> {
         let lookup = self.lookup.as_ref().expect("it is open where rows need it");
         let found = lookup.look_up(keys)?;
-        let rows = keys.num_rows() as u64;
-        for (join, matched) in self.found.joins.iter_mut().zip(&found.matched) {
+        for (join, [matched, unmatched]) in self.found.joins.iter_mut().zip(&found.matches) {
             join.matched += matched;
-            join.unmatched += rows - matched;
+            join.unmatched += unmatched;
         }
         Ok(found)
     }
