@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use self::{
     collectives::Ranks,
     frame::largest_message,
-    on_device::{ExchangeTimes, ExchangeTotals, TensorOp, TensorSender},
+    on_device::{ExchangeTotals, TensorOp, TensorSender},
     tcp::narrow,
     tree::Tree,
     wire::{RankBounds, Wire},

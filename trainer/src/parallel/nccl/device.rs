@@ -27,8 +27,8 @@ use self::runs::{DeviceRuns, OpenRuns};
 use crate::{
     error::Error,
     parallel::{
-        ExchangeTimes, RankPlace, Ranks,
-        on_device::{ExchangedTensors, TensorExchange, TensorWork},
+        RankPlace, Ranks,
+        on_device::{ExchangeTimes, ExchangedTensors, TensorExchange, TensorWork},
         recv_queue::{Patience, RankFailure, RecvQueue, TICK},
     },
 };
