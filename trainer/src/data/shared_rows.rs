@@ -52,7 +52,7 @@ pub(super) struct SharedRows<'a> {
 /// Keys of a split that is measured.
 struct MeasuredSplit {
     split: Split,
-    /// Sorted, each once.
+    /// Sorted; equal rows have equal ones.
     keys: Vec<u64>,
 }
 
@@ -147,7 +147,6 @@ impl MeasuredSplit {
         let mut keys = Vec::new();
         read_keys(dataset, split, |of_block| keys.extend_from_slice(of_block)).await?;
         keys.sort_unstable();
-        keys.dedup();
         Ok(Self { split, keys })
     }
 }
@@ -180,15 +179,27 @@ async fn count_shared(
     let take = |keys: &[u64]| {
         for key in keys {
             for (of_split, seen) in measured.iter().zip(&mut seen) {
-                if let Ok(place) = of_split.keys.binary_search(key) {
-                    seen[place] = true;
+                let first = of_split.keys.partition_point(|measured| measured < key);
+                if of_split.keys.get(first) == Some(key) {
+                    seen[first] = true;
                 }
             }
         }
     };
     read_keys(other, split, take).await?;
-    let count = |seen: &Vec<bool>| seen.iter().filter(|is_shared| **is_shared).count() as u64;
-    Ok(seen.iter().map(count).collect())
+    Ok(measured.iter().zip(&seen).map(count_seen).collect())
+}
+
+/// Counts the rows of a split whose key is seen: that of the first of equal ones says it for all.
+fn count_seen((split, seen): (&MeasuredSplit, &Vec<bool>)) -> u64 {
+    let (mut first, mut rows) = (0, 0);
+    for equal in split.keys.chunk_by(|a, b| a == b) {
+        if seen[first] {
+            rows += equal.len() as u64;
+        }
+        first += equal.len();
+    }
+    rows
 }
 
 /// The shared rows of a dataset in words; `None` where there are none.
@@ -308,6 +319,17 @@ mod tests {
         let only_test = published(&[(Split::Test, 1)]).await;
         let none = find(&only_test.0, &only_test.1, &[]).await.unwrap();
         assert!(none.shared.is_empty());
+    }
+
+    #[test]
+    fn equal_rows_count_each() {
+        let split = MeasuredSplit {
+            split: Split::Test,
+            keys: vec![2, 2, 2, 5, 7, 7],
+        };
+        let seen = vec![true, false, false, false, true, false];
+        assert_eq!(count_seen((&split, &seen)), 5);
+        assert_eq!(count_seen((&split, &vec![false; 6])), 0);
     }
 
     #[tokio::test]
