@@ -208,7 +208,20 @@ impl RunPlan {
     /// Settings that must be the same on all ranks.
     pub(crate) fn identity(&self) -> String {
         let run = self.settings.run_name(self.fingerprint, self.init);
-        format!("{run} {}", env!("CARGO_PKG_VERSION"))
+        let TrainConfig {
+            parallel,
+            checkpoint,
+            log_every,
+            ..
+        } = self.settings.config();
+        // They change no number of a run, but the exchanges of its ranks, and when these happen.
+        let (bytes, shares) = (parallel.bucket_bytes.bytes(), parallel.shard_optimizer);
+        let (every, keep) = (checkpoint.every_steps, checkpoint.keep_every_steps);
+        let when = format!("{} {log_every} {every} {keep}", parallel.check_every);
+        format!(
+            "{run} {bytes} {shares} {when} {}",
+            env!("CARGO_PKG_VERSION")
+        )
     }
 
     /// Numbers the model puts out per row.
@@ -295,12 +308,31 @@ impl RunPlan {
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
+        config::TrainConfig,
         manifest::TokenType,
         transform::{FittedCharacters, FittedTokens},
+        units::ByteSize,
     };
 
     use super::*;
     use crate::data::task::tests::artefact;
+
+    #[test]
+    fn ranks_that_would_exchange_otherwise_have_other_identities() {
+        let of = |change: &dyn Fn(&mut TrainConfig)| {
+            let mut config = TrainConfig::default();
+            change(&mut config);
+            crate::testing::plan(&config, &crate::testing::regression(64)).identity()
+        };
+        let plain = of(&|_| {});
+        assert_eq!(plain, of(&|_| {}));
+        assert_ne!(plain, of(&|config| config.parallel.shard_optimizer = true));
+        assert_ne!(plain, of(&|config| config.parallel.check_every += 1));
+        assert_ne!(plain, of(&|config| config.log_every += 1));
+        assert_ne!(plain, of(&|config| config.checkpoint.every_steps += 1));
+        let short = ByteSize::new(4);
+        assert_ne!(plain, of(&|config| config.parallel.bucket_bytes = short));
+    }
 
     #[test]
     fn token_ids_are_those_of_the_tokenizer_or_of_the_known_characters() {

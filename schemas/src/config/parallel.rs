@@ -15,8 +15,9 @@ pub struct ParallelConfig {
     pub parts: u32,
     /// Most bytes of gradients that are exchanged between ranks at a time; a larger parameter is
     /// exchanged by itself. Layers with complete gradients are exchanged while the backward pass
-    /// computes the layers before them. 0 exchanges all gradients after the backward pass. It must
-    /// be the same on all ranks. Default 25 MiB.
+    /// computes the layers before them. 0 exchanges all gradients after the backward pass; with
+    /// `nccl` and `shard_optimizer`, those of each rank's parameters at once. It must be the same on
+    /// all ranks. Default 25 MiB.
     pub bucket_bytes: ByteSize,
     /// If true, each rank keeps only its part of the optimizer state (the first stage of `ZeRO`;
     /// Rajbhandari, Rasley, Ruwase, He 2020, arXiv 1910.02054). The memory for the state is divided
@@ -60,7 +61,7 @@ pub enum Collective {
     /// MPI, in programs that were built with it.
     Mpi,
     /// NCCL between GPUs of one kind, with one GPU for each rank; TCP carries the other messages.
-    /// Gradients are summed in the memory of the GPUs, all of them after the backward pass. Its sums
+    /// Gradients are summed in the memory of the GPUs, section by section (`bucket_bytes`). Its sums
     /// have another order, so the weights equal those of the other choices only up to rounding. In
     /// programs that were built for GPUs.
     Nccl,

@@ -3,7 +3,13 @@
 //! Every operation is made of messages from one rank to another, with the same numbers on all ranks in the same order;
 //! sums are taken in a [`Tree`] over the ranks, so they have the same bits whatever carries the messages.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use super::{
     RankPlace, Tree,
@@ -31,6 +37,9 @@ pub(super) trait RankTransport: Debug + Send + Sync {
 pub(crate) struct Ranks {
     pub(super) place: RankPlace,
     pub(super) recv_queue: Arc<RecvQueue>,
+    /// Number of collective operations by messages. Exchanges of tensors, which a rank may begin before another, have numbers of
+    /// their own.
+    messages: AtomicU64,
     /// By rank; `None` for this one.
     transports: Vec<Option<Box<dyn RankTransport>>>,
     pub(super) patience: Patience,
@@ -50,6 +59,7 @@ impl Ranks {
         Self {
             place,
             recv_queue,
+            messages: AtomicU64::new(0),
             transports,
             patience,
             tensors: None,
@@ -263,9 +273,10 @@ impl Ranks {
         (1..world).map(move |distance| (rank + distance) % world)
     }
 
-    /// Counts a collective operation; its number.
-    pub(super) fn number(&self) -> u64 {
-        self.recv_queue.status[self.place.rank].next_collective()
+    /// Counts a collective operation by messages; its number.
+    fn number(&self) -> u64 {
+        self.recv_queue.status[self.place.rank].next_collective();
+        self.messages.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn send(&self, to: usize, number: u64, bytes: Vec<u8>) -> Result<(), Error> {
@@ -281,7 +292,7 @@ impl Ranks {
         let message = received.map_err(|failure| self.error(failure))?;
         if message.number != number {
             let reason = format!(
-                "it is at exchange {}, others are at {number}",
+                "it is at message {}, others are at {number}",
                 message.number
             );
             return Err(self.error(RankFailure { rank: from, reason }));

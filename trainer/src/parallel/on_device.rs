@@ -138,10 +138,12 @@ impl Ranks {
     }
 }
 
-/// An exchange through host memory in the place of NCCL, for tests.
+/// An exchange through host memory in the place of NCCL, for tests. By its clock, exchange number `n` is computed and begins at `n`
+/// seconds, and takes half a second.
 #[cfg(test)]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ThroughHost {
+    status: Arc<super::status::Status>,
     /// Exchanges that have not ended, and the number of the first of them.
     begun: std::sync::Mutex<(u64, std::collections::VecDeque<Vec<TensorWork>>)>,
 }
@@ -149,6 +151,7 @@ pub(crate) struct ThroughHost {
 #[cfg(test)]
 impl TensorExchange for ThroughHost {
     fn begin(&self, tensors: Vec<TensorWork>) -> u64 {
+        self.status.next_collective();
         let mut begun = self.begun.lock().unwrap();
         begun.1.push_back(tensors);
         begun.0 + begun.1.len() as u64 - 1
@@ -158,12 +161,18 @@ impl TensorExchange for ThroughHost {
         let mut begun = self.begun.lock().unwrap();
         loop {
             let tensors = begun.1.pop_front().unwrap();
+            let at = Duration::from_secs(begun.0);
             begun.0 += 1;
             let tensors = tensors.into_iter();
             let done = tensors.map(|work| exchange_through_host(ranks, work));
             let done = done.collect::<Result<_, Error>>()?;
             if begun.0 > number {
-                return Ok((done, ExchangeTimes::default()));
+                let times = ExchangeTimes {
+                    computed: at,
+                    begun: at,
+                    ended: at + Duration::from_millis(500),
+                };
+                return Ok((done, times));
             }
         }
     }
@@ -203,7 +212,10 @@ fn exchange_through_host(ranks: &Ranks, (op, tensor): TensorWork) -> Result<Tens
 impl Ranks {
     /// The same, whose tensors are exchanged through host memory.
     pub(crate) fn summing_through_host(mut self) -> Self {
-        self.tensors = Some(Arc::new(ThroughHost::default()));
+        self.tensors = Some(Arc::new(ThroughHost {
+            status: Arc::clone(&self.recv_queue.status[self.place.rank]),
+            begun: std::sync::Mutex::default(),
+        }));
         self
     }
 }

@@ -57,7 +57,7 @@ pub struct Whereabouts {
 pub(super) struct Status {
     step: AtomicU64,
     phase: AtomicU8,
-    /// Messages exchanged with everybody: the number of the last collective operation.
+    /// Number of collective operations, by messages and of tensors.
     collective: AtomicU64,
     /// Steps of the newest checkpoint; only known of this process.
     saved: AtomicU64,
@@ -85,9 +85,9 @@ impl Status {
         }
     }
 
-    /// Counts a collective operation; its number.
-    pub(super) fn next_collective(&self) -> u64 {
-        self.collective.fetch_add(1, Relaxed) + 1
+    /// Counts a collective operation.
+    pub(super) fn next_collective(&self) {
+        self.collective.fetch_add(1, Relaxed);
     }
 
     /// The status as a message holds it.

@@ -244,10 +244,61 @@ fn a_scale_of_the_loss_is_lowered_by_all_ranks_alike() {
     check_sums("loss scale", 2, &config, || regression(64));
 }
 
+/// The last exchange of a step ends alone, and those of the sections before it ran beside the computation.
+#[test]
+fn exchanges_of_sections_are_times_beside_the_computation() {
+    let mut config = on_device(&in_parts());
+    (config.log_every, config.checkpoint.every_steps) = (1, 0);
+    // A section for each of the four parameters of two layers, and one for all.
+    for (bytes, sections) in [(4, 4.0), (0, 1.0)] {
+        config.parallel.bucket_bytes = ByteSize::new(bytes);
+        for device in devices() {
+            let (store, _) = train_on_ranks((2, &device), &config, || regression(64));
+            for line in lines(&contents(&store), "step") {
+                let times = ["communication_s", "hidden_communication_s"];
+                let times = times.map(|key| line[key].as_f64().unwrap());
+                let difference = (times[0] - 0.5).abs() + (times[1] - 0.5 * sections).abs();
+                assert!(difference < 1e-9, "{line}");
+            }
+        }
+    }
+}
+
+/// The rank that fails has not begun the exchanges of the next step, which the other one has.
+#[test]
+fn a_rank_whose_next_batch_is_missing_says_so_after_a_step_that_was_left_out() {
+    let mut config = on_device(&lenient());
+    config.parallel.parts = in_parts().parallel.parts;
+    // A checkpoint waits for its step: then no exchange is under way when the next step begins.
+    (config.guard.max_skipped, config.checkpoint.every_steps) = (1000, 0);
+    for device in devices() {
+        let make = |rank| {
+            let mut toy = poisoned(64);
+            toy.splits[0].x.fill(f32::INFINITY);
+            toy.short_by = rank as u64;
+            toy
+        };
+        let store = Store::memory();
+        let reports = on_ranks_at((2, &device), &config, make, Resume::Fresh, &store);
+        let [first, second] = &reports[..] else {
+            panic!("{reports:?}");
+        };
+        let error = second.as_ref().unwrap_err();
+        assert!(error.contains("epoch 1 ended after"), "{error}");
+        assert!(first.as_ref().unwrap_err().contains("rank 1"), "{first:?}");
+    }
+}
+
+/// The steps after it are those of ranks that sum in host memory.
 #[test]
 fn a_divergence_takes_the_weights_of_all_ranks_back() {
     let mut config = watchful();
     config.parallel.check_every = 1;
+    for shard_optimizer in [false, true] {
+        config.parallel.shard_optimizer = shard_optimizer;
+        check_sums("rollback", 2, &config, || hard(8));
+    }
+    config.parallel.shard_optimizer = false;
     for device in devices() {
         let (store, reports) = train_on_ranks((2, &device), &on_device(&config), || hard(8));
         for report in reports {

@@ -67,7 +67,11 @@ impl RankOnGpu {
     /// Runs of an exchange after its end.
     pub(super) fn finish(&self, number: u64) -> Result<Vec<Vec<f32>>, Error> {
         let done = self.nccl.finish_runs(&self.ranks, number);
-        let (runs, _) = done.inspect_err(|error| self.ranks.abort(error))?;
+        let (runs, times) = done.inspect_err(|error| self.ranks.abort(error))?;
+        assert!(
+            times.computed <= times.begun && times.begun <= times.ended,
+            "{times:?}"
+        );
         let DeviceRuns::Slices(slices) = runs else {
             panic!("{runs:?}");
         };
