@@ -1,6 +1,7 @@
 //! `feedline check`: a pipeline's settings, secrets and sources, before anything runs.
 
 mod few_rows;
+mod initial_weights;
 mod rejects;
 mod rows_looked_at;
 mod version_samples;
@@ -19,7 +20,7 @@ use feedline_storage::Store;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::rows_looked_at::RowsLookedAt;
+use self::{initial_weights::CheckedWeights, rows_looked_at::RowsLookedAt};
 use crate::{
     exit::Outcome,
     output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
@@ -73,12 +74,17 @@ pub(crate) struct CheckedTraining {
     pub(crate) batch_size: u32,
     /// Most epochs.
     pub(crate) epochs: u64,
+    /// File of weights that it begins with; none without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) init: Option<CheckedWeights>,
 }
 
 impl CheckReport {
     /// Counts of rejected rows and warnings, for the result.
     fn doubts(&self) -> String {
+        let weights = self.train.iter().filter_map(|train| train.init.as_ref());
         let warnings = self.sources.iter().map(|source| source.warnings.len());
+        let warnings = warnings.chain(weights.map(|weights| weights.warnings.len()));
         let rejected = self.sources.iter().map(|source| source.rejected);
         let counts = [
             (rejected.sum::<u64>(), "rejected row"),
@@ -158,7 +164,21 @@ fn checked_training(
     Ok(Some(CheckedTraining {
         batch_size: train.batch_size,
         epochs: train.epochs,
+        init: None,
     }))
+}
+
+/// The same, and checks the file of weights that the training begins with.
+async fn checked_training_and_weights(
+    loaded: &Loaded,
+    context: &feedline_preprocess::Context,
+    is_offline: bool,
+) -> Result<Option<CheckedTraining>, Box<feedline_trainer::Error>> {
+    let Some(checked) = checked_training(loaded)? else {
+        return Ok(None);
+    };
+    let init = initial_weights::check_initial_weights(&loaded.config, context, is_offline).await?;
+    Ok(Some(CheckedTraining { init, ..checked }))
 }
 
 /// Reason that a pipeline with `[train]` has no dataset to train on, if so.
@@ -246,7 +266,8 @@ pub(crate) async fn check(
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
     }
-    let train = match checked_training(loaded).map_err(|error| *error) {
+    let train = checked_training_and_weights(loaded, preprocess, is_offline).await;
+    let train = match train.map_err(|error| *error) {
         Ok(train) => train,
         Err(feedline_trainer::Error::Config { key, reason }) => {
             add(&key, reason);
@@ -403,10 +424,11 @@ impl Text for CheckReport {
         if let Some(dataset) = &self.dataset {
             line(out, "dataset", dataset_text(dataset))?;
         }
-        if let Some(CheckedTraining { batch_size, epochs }) = &self.train {
-            let epochs = counted(*epochs, "epoch");
+        if let Some(train) = &self.train {
+            let (batch_size, epochs) = (train.batch_size, counted(train.epochs, "epoch"));
             let text = format!("settings are valid: batches of {batch_size}, at most {epochs}");
             line(out, "train", text)?;
+            train.init.iter().try_for_each(|init| init.write(out))?;
         }
         for problem in &self.excerpts {
             lines(out, "problem", problem)?;

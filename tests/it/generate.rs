@@ -286,6 +286,11 @@ fn weights_of_another_tokenizer_are_refused_and_those_of_the_same_one_are_taken(
         let init = format!("train.init={{ from = {from:?} }}");
         let begin = ["train", file, "--set", &init];
         let refused = run(&other, &begin).expect(2).stderr;
+        let check = ["check", file, "--set", &init];
+        let checked = run(&other, &check).expect(2).stdout;
+        assert!(checked.contains("are for other token ids"), "{checked}");
+        let checked = run(folder, &check).expect(0).stdout;
+        assert!(checked.contains("the weights fit the model"), "{checked}");
         for part in [
             "are for other token ids",
             "`dataset.tokens.tokenizer`",

@@ -2,6 +2,8 @@
 
 use std::{env, fmt::Write as _, fs, path::Path, process::Command};
 
+use serde_json::Value;
+
 use crate::support::{Finished, Random, finish, pipeline, python, run};
 
 const PIPELINE: &str = r#"
@@ -129,5 +131,50 @@ fn weights_of_torch_with_square_layers_predict_the_same_in_and_out_and_no_layout
             run(folder, &[&["train", "--resume"], &again[..]].concat()).expect(0);
             check(folder, &again, &exported);
         }
+    }
+}
+
+#[test]
+fn check_reports_weights_that_are_missing_or_of_another_model_before_a_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_rows(folder);
+    let (text, _) = PIPELINE.split_once("[train.init]").unwrap();
+    let file = pipeline(folder, text);
+    let check = |from: &str, more: &[&str], code: i32| {
+        let init = format!("train.init={{ from = {from:?} }}");
+        let check = [&["check", file, "--json", "--set", &init], more].concat();
+        run(folder, &check).expect(code).json()
+    };
+    let only_problem = |report: &Value| {
+        let problems = report["problems"].as_array().unwrap();
+        assert_eq!(problems.len(), 1, "{report}");
+        let problem = problems[0].as_str().unwrap().to_owned();
+        assert!(problem.contains("train.init.from"), "{problem}");
+        problem
+    };
+    let missing = only_problem(&check("base.safetensors", &[], 2));
+    assert!(missing.contains("does not exist"), "{missing}");
+    fs::write(folder.join("note.safetensors"), "a note").unwrap();
+    let note = only_problem(&check("note.safetensors", &[], 2));
+    assert!(note.contains("not a safetensors file"), "{note}");
+
+    run(folder, &["run", file]).expect(0);
+    let init = "train.init={ from = \"base.safetensors\" }";
+    let refused = run(folder, &["train", file, "--set", init]).expect(2);
+    assert!(refused.stderr.contains("train.init.from"), "{refused:#?}");
+    let export = ["weights", "export", file, "--to", "base.safetensors"];
+    run(folder, &export).expect(0);
+    let same = check("base.safetensors", &[], 0);
+    assert_eq!(same["train"]["init"]["warnings"], serde_json::json!([]));
+    assert!(same["train"]["init"]["unchecked"].is_null(), "{same}");
+    let wider = ["--set", "train.model.hidden=[8, 16]"];
+    let wider = only_problem(&check("base.safetensors", &wider, 2));
+    assert!(wider.contains("the model's is"), "{wider}");
+    // The dataset of these settings is not built yet.
+    for other in ["dataset.drop=[\"f3\"]", "pipeline.root=elsewhere"] {
+        let other = check("base.safetensors", &["--set", other], 0);
+        let reason = other["train"]["init"]["unchecked"].as_str().unwrap();
+        assert!(reason.contains("once the dataset is built"), "{reason}");
     }
 }

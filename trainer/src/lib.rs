@@ -86,7 +86,10 @@ pub use crate::{
         text_scores::TextScorer,
     },
     reporting::runs,
-    session::train::{train, train_with},
+    session::{
+        initial_weights::check_init,
+        train::{train, train_with},
+    },
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
 };
 

@@ -8,6 +8,7 @@ pub(crate) mod device_state;
 mod epochs;
 mod exchange;
 mod guarding;
+pub(crate) mod initial_weights;
 pub(crate) mod loss_guard;
 mod measure;
 mod on_device;

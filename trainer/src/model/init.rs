@@ -15,7 +15,6 @@ use feedline_schemas::{
     config::{InitConfig, WeightLayout},
     report::Warning,
 };
-use safetensors::SafeTensors;
 
 pub use self::weights_file::split;
 pub(crate) use self::weights_file::{
@@ -70,8 +69,7 @@ impl Weights {
         target: &InitTarget<'_>,
         bucket: &mut [f32],
     ) -> Result<Vec<Warning>, Error> {
-        let file = SafeTensors::deserialize(&self.bytes);
-        let file = file.map_err(|e| self.refused(&format!("it is not a safetensors file: {e}")))?;
+        let file = self.tensors()?;
         let tensors = renamed(file.iter().collect(), &config.rename)?;
         let tensors = pytorch_layout::own_names(tensors, layout);
         let entries = layout.entries();

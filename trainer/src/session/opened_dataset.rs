@@ -25,7 +25,7 @@ use crate::{
     error::Error,
     model::{
         engine::ModelEngine,
-        init::{InitTarget, Weights},
+        init::Weights,
         input::Normalisation,
         interface::{self, Build},
         models,
@@ -33,6 +33,7 @@ use crate::{
     optim::optimizer,
     parallel::Group,
     plan::{RunPlan, feature_names},
+    session::initial_weights::init_target,
     summary::{self, Machine},
 };
 
@@ -170,13 +171,8 @@ impl OpenedDataset {
         let mut bucket = engine.model().initial(config.seed);
         if let (Some(init), Some(weights)) = (&config.init, &self.weights) {
             let targets = self.plan.task.targets();
-            let target = InitTarget {
-                outputs: self.plan.outputs(),
-                classes: self.plan.task.classes(),
-                features: &self.plan.features,
-                reconstructs: matches!(self.plan.task, Task::Reconstruction { .. }),
-                targets: &targets,
-            };
+            let (task, features) = (&self.plan.task, &self.plan.features);
+            let target = init_target(task, self.plan.outputs(), features, &targets);
             warnings = weights.put(init, engine.model().layout(), &target, &mut bucket)?;
         }
         Ok((bucket, warnings))

@@ -8,6 +8,7 @@ use feedline_schemas::{
     config::{InitConfig, WeightLayout},
     ids::Hash128,
 };
+use feedline_storage::Store;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -59,18 +60,50 @@ impl Weights {
     /// Reads the file that `config` names.
     ///
     /// # Errors
-    /// [`Error::Config`] when the context has no store for it; [`Error::Storage`].
+    /// [`Error::Config`] when the context has no store for it, and as [`read_from`](Self::read_from).
     pub(crate) async fn read(config: &InitConfig, context: &Context) -> Result<Self, Error> {
         let Some(store) = &context.weights else {
             return Err(wrong("init.from", "the store of the file was not opened"));
         };
+        Self::read_from(config, store).await
+    }
+
+    /// The same from the folder of the file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a file that does not exist; [`Error::Storage`].
+    pub(crate) async fn read_from(config: &InitConfig, folder: &Store) -> Result<Self, Error> {
         let (_, name) = split(&config.from);
-        let bytes = store.get(name).await?;
+        let url = folder.url_of(name);
+        let Some(bytes) = folder.get_opt(name).await? else {
+            let reason = format!(
+                "`{url}` does not exist; check the path, which is read from the folder that the command is started in if it is \
+                 relative"
+            );
+            return Err(wrong("init.from", reason));
+        };
         Ok(Self {
-            url: store.url_of(name),
+            url,
             hash: Hash128::of(&bytes),
             bytes,
         })
+    }
+
+    /// The tensors of the file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a file of another format.
+    pub(super) fn tensors(&self) -> Result<SafeTensors<'_>, Error> {
+        let file = SafeTensors::deserialize(&self.bytes);
+        file.map_err(|e| self.refused(&format!("it is not a safetensors file: {e}")))
+    }
+
+    /// Checks that the file is one of safetensors.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a file of another format.
+    pub(crate) fn check_format(&self) -> Result<(), Error> {
+        self.tensors().map(|_| ())
     }
 
     /// The features that the weights are for, as the file says.
