@@ -1,6 +1,6 @@
 //! Formats of files, by configuration or name.
 
-use feedline_schemas::config::{CsvConfig, FileFormat, SourceConfig};
+use feedline_schemas::config::{FileFormat, SourceConfig};
 
 use crate::{csv_dialect, invalid_key::InvalidKey};
 
@@ -183,7 +183,6 @@ fn check_details(config: &SourceConfig) -> Result<(), InvalidKey> {
         }
     }
     csv_dialect::check(&config.csv)?;
-    check_csv_is_read(config)?;
     match config.text.separator.as_deref() {
         Some(_) if config.format != FileFormat::Text => Err(InvalidKey::new(
             "text.separator",
@@ -195,21 +194,6 @@ fn check_details(config: &SourceConfig) -> Result<(), InvalidKey> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Refuses settings of CSV for another format, where they have no effect.
-fn check_csv_is_read(config: &SourceConfig) -> Result<(), InvalidKey> {
-    let reason = match config.format {
-        FileFormat::Auto | FileFormat::Csv => return Ok(()),
-        _ if config.csv == CsvConfig::default() => return Ok(()),
-        FileFormat::Text => {
-            "it belongs to `format = \"csv\"`, and does nothing with `format = \"text\"`, which reads UTF-8, or UTF-16 with a byte order mark; remove it, and convert files of another encoding"
-        }
-        _ => {
-            "it belongs to `format = \"csv\"`, and does nothing with the configured `format`; remove it, or change `format`"
-        }
-    };
-    Err(InvalidKey::new("csv", reason))
 }
 
 /// Returns the configured CSV delimiter.
@@ -309,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_csv_for_another_format_are_not_refused() {
+        for format in [FileFormat::Ndjson, FileFormat::Text] {
+            let mut config = SourceConfig {
+                format,
+                ..source("a.txt")
+            };
+            config.csv.encoding = Some("latin-1".into());
+            config.csv.percent = true;
+            assert!(of("a.txt", &config).is_ok(), "{format:?}");
+        }
+    }
+
+    #[test]
     fn details_of_another_format_are_refused() {
         let refused = |change: fn(&mut SourceConfig)| {
             let mut config = source("a.csv");
@@ -319,17 +316,6 @@ mod tests {
         assert!(labels.starts_with("`idx.labels`: labels belong to images"));
         let separator = refused(|c| c.text.separator = Some("--".into()));
         assert!(separator.starts_with("`text.separator`: it belongs to plain text"));
-        let encoding = refused(|c| {
-            c.format = FileFormat::Text;
-            c.csv.encoding = Some("latin-1".into());
-        });
-        assert!(encoding.starts_with("`csv`: it belongs to `format = \"csv\"`"));
-        assert!(encoding.contains("convert files"), "{encoding}");
-        let percent = refused(|c| {
-            c.format = FileFormat::Ndjson;
-            c.csv.percent = true;
-        });
-        assert!(percent.contains("change `format`"), "{percent}");
         let empty = refused(|c| {
             c.format = FileFormat::Text;
             c.text.separator = Some(String::new());

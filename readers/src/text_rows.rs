@@ -1,5 +1,7 @@
 //! Plain text as records: a file is one document, or several with a separator between them.
 
+use std::borrow::Cow;
+
 use encoding_rs::{Encoding, UTF_8};
 
 use crate::{record::Record, rows::Rows, value::Value};
@@ -17,8 +19,8 @@ pub struct TextRows {
     mark: usize,
     /// Offset of the last document.
     start: usize,
-    /// True for a file that begins with a byte order mark of UTF-32, which is not decoded.
-    is_utf32: bool,
+    /// Reason why a file with a byte order mark is not decoded: all of it is one document then.
+    not_decoded: Option<&'static str>,
 }
 
 /// A part of a text file that is no text.
@@ -69,22 +71,33 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Byte order marks of UTF-32. The first one begins with that of UTF-16.
 const UTF32_MARKS: [&[u8]; 2] = [b"\xff\xfe\0\0", b"\0\0\xfe\xff"];
 
-/// The text of a file that begins with a byte order mark of UTF-16; none of another file, and of
-/// one that is damaged.
-fn decode_wide(bytes: &[u8]) -> Option<String> {
+const NOT_UTF32: &str = "the file begins with a byte order mark of UTF-32; convert it to UTF-8";
+
+const NOT_UTF16: &str =
+    "the file begins with a byte order mark of UTF-16 but is not valid UTF-16; repair it";
+
+/// The text of a file that begins with a byte order mark of UTF-16, or the reason why it is not
+/// decoded; none of a file without a mark of UTF-16 or UTF-32.
+fn decode_wide(bytes: &[u8]) -> Option<Result<String, &'static str>> {
+    if UTF32_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+        return Some(Err(NOT_UTF32));
+    }
     let (encoding, mark) = Encoding::for_bom(bytes).filter(|(encoding, _)| *encoding != UTF_8)?;
-    let text = encoding.decode_without_bom_handling_and_without_replacement(&bytes[mark..])?;
-    Some(text.into_owned())
+    let text = encoding.decode_without_bom_handling_and_without_replacement(&bytes[mark..]);
+    Some(text.map(Cow::into_owned).ok_or(NOT_UTF16))
 }
 
 impl TextRows {
     /// The documents of a file's bytes. `separator` has at least one character.
     pub fn new(mut bytes: Vec<u8>, separator: Option<&str>) -> Self {
-        let is_utf32 = UTF32_MARKS.iter().any(|mark| bytes.starts_with(mark));
-        if !is_utf32 && let Some(text) = decode_wide(&bytes) {
-            bytes = text.into_bytes();
+        let mut not_decoded = None;
+        match decode_wide(&bytes) {
+            Some(Ok(text)) => bytes = text.into_bytes(),
+            Some(Err(reason)) => not_decoded = Some(reason),
+            None => {}
         }
-        let separator = separator.filter(|_| !is_utf32);
+        // Parts of such bytes may happen to be UTF-8.
+        let separator = separator.filter(|_| not_decoded.is_none());
         let mark = if bytes.starts_with(BYTE_ORDER_MARK) {
             BYTE_ORDER_MARK.len()
         } else {
@@ -97,7 +110,7 @@ impl TextRows {
             at: 0,
             mark,
             start: 0,
-            is_utf32,
+            not_decoded,
         }
     }
 
@@ -127,10 +140,8 @@ impl TextRows {
 
     /// Returns the text of a document, or the reason why it is invalid.
     fn text(&self, start: usize, end: usize) -> Result<&str, String> {
-        if self.is_utf32 {
-            return Err(
-                "the file begins with a byte order mark of UTF-32; convert it to UTF-8".into(),
-            );
+        if let Some(reason) = self.not_decoded {
+            return Err(reason.to_owned());
         }
         std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
             format!(
@@ -206,9 +217,22 @@ mod tests {
         let expected = [r#"{"text":"a"}"#, "{\"text\":\"\u{e4}\u{1f600}\"}"];
         assert_eq!(read(&wide(u16::to_le_bytes), Some("|")), expected);
         assert_eq!(read(&wide(u16::to_be_bytes), Some("|")), expected);
-        // Half a character at the end.
-        let damaged = read(b"\xff\xfea\x00b", None);
-        assert!(damaged[0].contains("is not UTF-8"), "{damaged:?}");
+    }
+
+    #[test]
+    fn a_damaged_file_of_utf16_is_one_reject_with_or_without_a_separator() {
+        // Half a character at the end, and half a pair of surrogates.
+        for bytes in [
+            &b"\xff\xfea\0|\0b\0c"[..],
+            &b"\xfe\xff\0a\0|\0b\0"[..],
+            &b"\xff\xfea\0|\0\0\xd8"[..],
+        ] {
+            for separator in [Some("|"), None] {
+                let found = read(bytes, separator);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert!(found[0].contains("is not valid UTF-16"), "{found:?}");
+            }
+        }
     }
 
     #[test]

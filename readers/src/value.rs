@@ -189,7 +189,8 @@ impl Value {
     /// non-finite floats (`NaN`, `inf`, `-inf`).
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
-    /// A number with digits that its float does not hold has all of them.
+    /// A number with digits that its float does not hold is as in the document, so two notations of it
+    /// have different texts.
     pub fn canonical(&self) -> String {
         self.canonical_form().text
     }
@@ -290,7 +291,8 @@ fn write_object(entries: &[(String, Value)], numbers: NumberText, form: &mut Can
 /// Notation of numbers in the text of a value.
 #[derive(Clone, Copy, Debug)]
 enum NumberText {
-    /// Equal numbers have equal text, and digits beyond 64 bits are text.
+    /// Floats have one text, whatever their notation. Numbers with digits that their float does not
+    /// hold are as in the document, and so are those without a 64-bit value, as text.
     Canonical,
     /// As in the document.
     Written,

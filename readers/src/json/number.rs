@@ -56,7 +56,8 @@ pub fn written_number(text: &str) -> Option<Value> {
 }
 
 /// Appends the canonical form of a number that is written in another way: the fewest digits that
-/// read back as its float, or its text if that has digits that the float does not hold.
+/// read back as its float, or its text if that has digits that the float does not hold. Each notation
+/// of such a number has a canonical form of its own.
 pub(super) fn write_canonical(text: &str, value: f64, out: &mut String) {
     match number::is_text_of(text, value) {
         true => out.push_str(&format!("{value:?}")),
