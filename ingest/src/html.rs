@@ -71,6 +71,8 @@ use crate::{
 const CHUNK: u64 = 32;
 /// Pages parsed concurrently: each may take many times its size of memory.
 const READERS: usize = 4;
+/// Code of the warning about columns without a value in any row.
+pub(crate) const SELECTOR_WITHOUT_MATCH: &str = "selector_without_match";
 /// Consecutive failures after which a host counts as down.
 const DOWN_AFTER: u32 = 5;
 
@@ -408,7 +410,7 @@ impl Crawl {
         let names = self.drift.never_matched(self.landed).into_iter();
         let columns = names.filter_map(|name| {
             let place = page.columns.get(name)?;
-            Some(format!("`{name}` (`{place}`)"))
+            Some(shown_column(name, place))
         });
         let columns: Vec<String> = columns.collect();
         let have = match columns.len() {
@@ -421,7 +423,7 @@ impl Crawl {
             columns.join(", "),
             counted(self.landed, "row")
         );
-        Some(Warning::new("selector_without_match", message).with_key("page.columns"))
+        Some(Warning::new(SELECTOR_WITHOUT_MATCH, message).with_key("page.columns"))
     }
 
     /// Error of a crawl without any record.
@@ -457,4 +459,9 @@ impl Crawl {
             ),
         }
     }
+}
+
+/// A column and its place in a row, for a message.
+pub(crate) fn shown_column(name: &str, place: &str) -> String {
+    format!("`{name}` (`{place}`)")
 }

@@ -429,7 +429,8 @@ impl Paginator {
         if let Some(hash) = hash {
             return match self.remember(hash, page) {
                 Some(earlier) => Err(self.wrong(format!(
-                    "page {page} has the same records as page {earlier}: its pagination goes in circles, or the API ignores the query parameter of the page; check `pagination`"
+                    "page {page} has the same records as page {earlier}: its pagination goes in circles, or the API ignores the query parameter of the page{}; check `pagination`",
+                    self.page_one_advice(page)
                 ))),
                 None => Ok(()),
             };

@@ -388,6 +388,7 @@ impl Rest {
             mut contents,
             headers,
             form,
+            is_null,
             further,
             errors,
             ..
@@ -398,6 +399,9 @@ impl Rest {
         self.note_form(form, &contents, &request.url)?;
         if let Some(errors) = errors {
             self.warn_of_errors(&errors);
+        }
+        if is_null {
+            self.warn_of_null();
         }
         if let Some(further) = further {
             self.warn_of_further_pages(&further, contents.records.len());

@@ -98,6 +98,12 @@ pub(crate) trait SourceType: Debug + Send + Sync {
         warnings: &[Warning],
         position: &Position,
     ) -> Result<bool, Error>;
+
+    /// Returns true if some records may come from CSV, which `csv.encoding` decodes. `warnings` and
+    /// `position` are those of the log.
+    fn decodes_csv(&self, _: &SourceConfig, _: &[Warning], _: &Position) -> bool {
+        false
+    }
 }
 
 /// Adds a part to encoded settings, after those of the first version: a JSON document never

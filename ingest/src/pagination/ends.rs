@@ -113,11 +113,12 @@ impl Paginator {
                     PaginationKind::Offset => "offset_param",
                     _ => "page_param",
                 };
+                let advice = self.page_one_advice(page);
                 self.warnings.raise(
                     "repeated_page",
                     &format!("pagination.{param}"),
                     format!(
-                        "the second page has the same {} as the first one and is taken as the end; if the API has more, it does not know the query parameter of `pagination.{param}`",
+                        "the second page has the same {} as the first one and is taken as the end; if the API has more, it does not know the query parameter of `pagination.{param}`{advice}",
                         counted(short.records, "record")
                     ),
                 );
@@ -146,6 +147,19 @@ impl Paginator {
                 }
             ),
         );
+    }
+
+    /// Advice about the number of the first page, if `page` has the records of the page before, and is the second one of
+    /// pages that are counted from 0: an API that counts from 1 may return its first page for both. Otherwise empty.
+    pub(super) fn page_one_advice(&self, page: u64) -> &'static str {
+        let is_from_zero =
+            matches!(&self.config.way, Pagination::Page(keys) if keys.first_page == 0);
+        match page == 1 && is_from_zero {
+            true => {
+                "; if it counts its pages from 1, it returned the first one for the numbers 0 and 1: set `pagination.first_page` = 1"
+            }
+            false => "",
+        }
     }
 
     /// Returns true for a short page with the records of an earlier one, where pages overlap: the end

@@ -20,7 +20,7 @@ use self::{
     body::{Field, fields, list},
     line::{Line, quoted},
     names::{
-        COUNTS, CURSORS, FLAGS, NEXT_URLS, OFFSETS, PAGE_COUNTS, PAGES, SIZES, SURE_CURSORS,
+        COUNTS, CURSORS, NEXT_URLS, OFFSETS, PAGE_COUNTS, PAGES, SIZES, SURE_CURSORS,
         TOTAL_HEADERS, TOTALS, UNSURE_CURSORS,
     },
     page_info::{PageFlag, is_no_cursor, is_url_of_next, page_flag, whole},
@@ -152,9 +152,9 @@ impl FirstAnswer<'_> {
 
     /// Suggests numbered pages by a flag that there are more, if something shows their number.
     fn by_flag(&self) -> Option<(Option<Line>, String)> {
-        let field = self.true_flag()?;
+        let flag = self.true_flag()?;
         let (line, reason) = self.numbered();
-        let begin = format!("`{}` says that there are more pages", field.path);
+        let begin = format!("`{}` says that there are more pages", flag.path);
         let is_guess = line.unnumbered.is_some() && self.asked(&PAGES).is_none();
         Some(match is_guess {
             true => {
@@ -170,11 +170,9 @@ impl FirstAnswer<'_> {
         self.flag.as_ref().filter(|flag| !flag.says_more)
     }
 
-    /// A flag that is true if there are further pages.
-    fn true_flag(&self) -> Option<&Field<'_>> {
-        let is_true = |field: &&Field<'_>| matches!(field.value, Value::Bool(true));
-        let mut flags = self.fields.iter().filter(|field| field.is_of(&FLAGS));
-        flags.find(is_true)
+    /// The flag that says that there are further pages.
+    fn true_flag(&self) -> Option<&PageFlag> {
+        self.flag.as_ref().filter(|flag| flag.says_more)
     }
 
     fn speaks_for(&self) -> (Option<Line>, String) {

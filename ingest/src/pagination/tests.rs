@@ -285,6 +285,37 @@ fn a_total_that_lacks_one_page_names_the_first_page() {
 }
 
 #[test]
+fn a_second_page_that_is_the_first_one_again_names_the_first_page() {
+    let check = |first_page: u64, page_size: u64, is_named: bool| {
+        let keys = json!({"type": "page", "first_page": first_page, "page_size": page_size});
+        let mut pages = of(pages(keys));
+        let repeated = || Contents {
+            hash: Some(Hash128::of(b"the same records")),
+            ..contents(2, None)
+        };
+        let second = match pages.next(at(0, None), &mut repeated()).unwrap() {
+            Position::Page { page, cursor, run } => At { page, cursor, run },
+            other => panic!("{other:?}"),
+        };
+        let message = match pages.next(second, &mut repeated()) {
+            Err(error) => error.to_string(),
+            Ok(_) => {
+                let warnings = crate::warnings::apply(Vec::new(), pages.take_warnings());
+                assert_eq!(warnings[0].code, "repeated_page");
+                warnings[0].message.clone()
+            }
+        };
+        let advice = "if it counts its pages from 1, it returned the first one for the numbers 0 and 1: set `pagination.first_page` = 1";
+        assert_eq!(message.contains(advice), is_named, "{message}");
+    };
+    // A page of fewer records than were requested is taken as the end, and a full one is an error.
+    for page_size in [10, 2] {
+        check(0, page_size, true);
+        check(1, page_size, false);
+    }
+}
+
+#[test]
 fn offsets_grow_by_what_has_come() {
     let mut pages = of(pages(
         json!({"type": "offset", "offset_param": "skip", "first_offset": 1}),

@@ -1,17 +1,19 @@
-//! Pages without records while the API's total says that more follow: requested again.
+//! Pages without records while the API's total says that more follow, and later pages with null in
+//! place of the list: requested again.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::{
     Rest,
     fetcher::{FetchOutcome, Fetched},
+    response_origin::Answered,
 };
 use feedline_http::{Again, Failure, Request};
 
 use crate::{error::Error, pagination::At};
 
 /// Most tries of such a page, with the backoff of `retry`. Fewer than those of a failure: totals are
-/// often estimates, and then the page is the end.
+/// often estimates, and some APIs write an empty list as null. Then the page is the end.
 const TRIES: u32 = 3;
 
 impl Rest {
@@ -28,12 +30,16 @@ impl Rest {
     }
 
     fn is_hole(&self, at: &At, fetched: &Fetched) -> bool {
-        match &fetched.outcome {
-            Ok(FetchOutcome::Answered(Some(answered))) => {
-                self.pages.is_hole(at, &answered.contents)
-            }
-            _ => false,
-        }
+        answered_of(fetched).is_some_and(|answered| {
+            is_later_null(at, answered) || self.pages.is_hole(at, &answered.contents)
+        })
+    }
+
+    /// Warns that null was read as an empty list of records.
+    pub(super) fn warn_of_null(&mut self) {
+        let message = "a response has null where the list of records should be, which was read as an empty page; if it is an error, set `error_path` to the path of the error in it, or set `error_path = \"\"` if null means that there are no records";
+        self.warnings
+            .raise("null_list", "error_path", message.to_owned());
     }
 
     /// Requests a page again after its first try came as the hole `first`.
@@ -44,6 +50,7 @@ impl Rest {
         first: Fetched,
     ) -> Result<Fetched, Error> {
         let end_status = self.pages.end_status(at);
+        let is_null = answered_of(&first).is_some_and(|answered| is_later_null(at, answered));
         let mut retry = self.ahead.retry();
         // The newest hole, and the number of tries that gave one.
         let holes = Mutex::new((Some(first), 0));
@@ -66,10 +73,13 @@ impl Rest {
             Err(Failure {
                 error: Box::new(Error::Incomplete {
                     url: this.ahead.http().shown(&request.url),
-                    reason: format!(
-                        "page {} has no record, and the API's total says that more follow",
-                        at.page
-                    ),
+                    reason: match is_null {
+                        true => format!("page {} has null where its list should be", at.page),
+                        false => format!(
+                            "page {} has no record, and the API's total says that more follow",
+                            at.page
+                        ),
+                    },
                 }),
                 again: Again::Backoff,
             })
@@ -83,4 +93,17 @@ impl Rest {
             (tried, _) => tried,
         }
     }
+}
+
+/// The response, unless the page was refused or has not changed.
+fn answered_of(fetched: &Fetched) -> Option<&Answered> {
+    match &fetched.outcome {
+        Ok(FetchOutcome::Answered(answered)) => answered.as_deref(),
+        _ => None,
+    }
+}
+
+/// Returns true for a page after the first one with null in place of its list.
+fn is_later_null(at: &At, answered: &Answered) -> bool {
+    at.page > 0 && answered.is_null
 }

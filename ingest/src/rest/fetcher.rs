@@ -186,6 +186,7 @@ impl Fetcher {
             body: kept,
             size,
             form: found.form,
+            is_null: found.is_null,
             further,
             errors: found.errors.map(|errors| http.excerpt(&errors.text)),
         }))

@@ -62,6 +62,8 @@ pub(super) struct Body {
     pub(super) token: Option<String>,
     /// True if a value, even null, exists at the path of the next cursor or URL.
     pub(super) names_next: bool,
+    /// True if null is in place of the list, and `error_path` is not set: it may be an error.
+    pub(super) is_null: bool,
     pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
     pub(super) hash: Option<Hash128>,
@@ -197,6 +199,7 @@ impl Layout {
             records: table.records,
             token: None,
             names_next: false,
+            is_null: false,
             has_more: None,
             total: None,
             form: table.form,
@@ -284,6 +287,7 @@ impl Layout {
             records,
             token,
             names_next,
+            is_null: false,
             has_more,
             total,
             form: Form::of(ResponseFormat::Json),
@@ -348,6 +352,8 @@ impl Layout {
             });
         }
         let beside = self.only_page.as_ref().map(|_| beside_lists(&document));
+        let is_null =
+            self.error.is_none() && matches!(document.at(&self.records), Some(Value::Null));
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
             _ if self.has_edges(&document) => {
@@ -367,6 +373,7 @@ impl Layout {
         Ok(Body {
             token,
             names_next,
+            is_null,
             has_more,
             total,
             beside,
@@ -404,6 +411,7 @@ impl Layout {
             records: records.into_iter().enumerate().map(record).collect(),
             token: None,
             names_next: false,
+            is_null: false,
             has_more: None,
             total: None,
             hash,

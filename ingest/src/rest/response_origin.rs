@@ -39,6 +39,8 @@ pub(super) struct Answered {
     /// Size of the decompressed body in bytes.
     pub(super) size: u64,
     pub(super) form: Form,
+    /// True if null is in place of the list of records, and may be an error.
+    pub(super) is_null: bool,
     /// Sign of further pages, if it is looked for.
     pub(super) further: Option<FurtherPages>,
     /// GraphQL: accepted errors beside the data.

@@ -100,6 +100,16 @@ impl SourceType for RestType {
         let has_warning = |code: &str| warnings.iter().any(|warning| warning.code == code);
         Ok(has_cells(config, has_warning))
     }
+
+    fn decodes_csv(
+        &self,
+        config: &SourceConfig,
+        warnings: &[Warning],
+        position: &Position,
+    ) -> bool {
+        let has_cells = self.rejects_have_cells(config, warnings, position);
+        has_cells.unwrap_or_default()
+    }
 }
 
 // Settings are encoded as tuples: their order is fixed here, and a new setting must not change the

@@ -86,6 +86,12 @@ async fn fault_18_every_transient_fault_is_tried_again_and_nothing_is_lost() {
             "{fault:?}"
         );
     }
+    // A later page of null is requested again; a first one may be an empty list.
+    let first = ok(r#"{"items": [{"i": 1}], "next": "a"}"#);
+    let null = ok(r#"{"code": 50011, "items": null}"#);
+    let (records, requests) = read_script(&[first, null, ok(LAST)]).await.unwrap();
+    assert_eq!(records, [r#"{"i":1}"#, r#"{"i":2}"#]);
+    assert_eq!((requests.requests, requests.retries), (3, 1));
 }
 
 #[tokio::test]
@@ -340,7 +346,9 @@ async fn a_preview_of_a_page_that_names_a_next_one_is_no_preview_of_all_rows() {
 async fn a_null_in_place_of_the_list_is_an_empty_page() {
     let server = Scripted::start([ok(r#"{"items": null, "next": 1}"#), ok(LAST)]).await;
     let cursor = config(server.url.as_str(), PaginationKind::Cursor);
-    assert_eq!(read(&cursor).await.unwrap().0, [r#"{"i":2}"#]);
+    let (records, requests) = read(&cursor).await.unwrap();
+    assert_eq!(records, [r#"{"i":2}"#]);
+    assert_eq!((requests.requests, requests.retries), (2, 0));
     let refused = async |body: &str, part: &str| {
         let server = Scripted::start([ok(body)]).await;
         let mut config = unpaged(&server);
@@ -354,6 +362,33 @@ async fn a_null_in_place_of_the_list_is_an_empty_page() {
     refused(r#"{"rows": null}"#, "it has nothing at `items`").await;
     refused(r#"{"items": 7}"#, "it has an integer at `items`").await;
     refused("null", "it has nothing at `items`").await;
+}
+
+#[tokio::test]
+async fn a_null_that_stays_on_a_later_page_is_the_end_and_a_warning() {
+    let check = async |error_path: Option<&str>, requests: usize, keys: &[&str]| {
+        let server = Scripted::answering(|_, head| match head.contains("page=2") {
+            false => ok(r#"{"items": [{"i": 0}]}"#),
+            true => ok(r#"{"code": 50011, "items": null}"#),
+        })
+        .await;
+        let mut config = config(server.url.as_str(), PaginationKind::Page);
+        config.error_path = error_path.map(ToOwned::to_owned);
+        let mut source = open(&config, &context()).await.unwrap();
+        let first = source.next_page(&Position::Start).await.unwrap();
+        let last = source.next_page(&first.next).await.unwrap();
+        assert_eq!((first.records.len(), last.records.len()), (1, 0));
+        assert_eq!(server.heads().len(), requests, "{error_path:?}");
+        let changes = source.take_warnings().into_iter();
+        let nulls = changes.filter_map(|change| match change {
+            WarningChange::Raise(warning) if warning.code == "null_list" => warning.key,
+            _ => None,
+        });
+        assert_eq!(nulls.collect::<Vec<_>>(), keys, "{error_path:?}");
+    };
+    check(None, 4, &["error_path"]).await;
+    check(Some(""), 2, &[]).await;
+    check(Some("error"), 2, &[]).await;
 }
 
 #[tokio::test]

@@ -55,9 +55,24 @@ fn have_the_same_ids(first: &[Value], second: &[Value]) -> bool {
     // Without a usual name, a field of one record alone may have the same value in all records.
     let others = entries.iter().map(|(key, _)| key.as_str());
     let others = others.filter(|_| first.len() > 1);
-    let mut keys = KEYS.into_iter().chain(others);
+    let (numbering, others): (Vec<_>, Vec<_>) = others.partition(|key| numbers_rows(first, key));
+    let mut keys = KEYS.into_iter().chain(others).chain(numbering);
     let ids = keys.find_map(|key| Some((key, distinct_values(first, key)?)));
     ids.is_some_and(|(key, ids)| values(second, key).is_some_and(|values| values == ids))
+}
+
+/// Returns true if the values at `key` number the records of a page, from 0 or 1.
+fn numbers_rows(records: &[Value], key: &str) -> bool {
+    let is_from = |start: i64| {
+        let mut numbered = records.iter().zip(start..);
+        numbered.all(|(record, number)| match record {
+            Value::Object(entries) => entries
+                .iter()
+                .any(|(name, value)| name == key && *value == Value::Int(number)),
+            _ => false,
+        })
+    };
+    is_from(0) || is_from(1)
 }
 
 /// The values at `key`, if all records have one and no two have the same.
@@ -121,6 +136,23 @@ mod tests {
         check(
             r#"{"kind": "a", "code": "x", "now": 1}, {"kind": "a", "code": "y", "now": 1}"#,
             r#"{"kind": "a", "code": "x", "now": 2}, {"kind": "a", "code": "y", "now": 2}"#,
+            false,
+        );
+        // The number of a row is the last choice: it can start again on each page.
+        check(
+            r#"{"rank": 1, "name": "a"}, {"rank": 2, "name": "b"}"#,
+            r#"{"rank": 1, "name": "c"}, {"rank": 2, "name": "d"}"#,
+            true,
+        );
+        check(
+            r#"{"rank": 0, "name": "a", "now": 1}, {"rank": 1, "name": "b", "now": 1}"#,
+            r#"{"rank": 0, "name": "a", "now": 2}, {"rank": 1, "name": "b", "now": 2}"#,
+            false,
+        );
+        // It is one if no other field is different in all records.
+        check(
+            r#"{"user_no": 1, "now": 1}, {"user_no": 2, "now": 1}"#,
+            r#"{"user_no": 1, "now": 2}, {"user_no": 2, "now": 2}"#,
             false,
         );
         // One record alone shows no field that is different in all of them.

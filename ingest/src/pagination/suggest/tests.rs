@@ -411,6 +411,12 @@ fn a_sign_of_further_pages_is_found_beside_the_records() {
     );
     check(
         &[],
+        r#"{"data": [], "has_more": 1}"#,
+        None,
+        "`has_more` says that there are more pages",
+    );
+    check(
+        &[],
         r#"{"data": [], "page": 1, "hasNext": true}"#,
         Some("\"page\", page_param = \"page\""),
         "`hasNext` says that there are more pages",
@@ -520,4 +526,11 @@ fn a_flag_of_further_pages_makes_a_short_list_doubtful() {
     let found = found("?", &[], r#"{"data": [{"id": 1}], "has_more": true}"#);
     assert_eq!(found.pagination, None);
     assert_eq!(found.unnumbered.as_deref(), Some("page"));
+}
+
+#[test]
+fn a_flag_of_something_else_than_the_page_is_no_sign_in_a_suggestion() {
+    let body = r#"{"data": [{"id": 1}], "page": 1, "facets": {"color": {"more": true}}}"#;
+    let found = found("?", &[], body);
+    assert_eq!((found.pagination, found.unnumbered), (None, None));
 }
