@@ -23,7 +23,7 @@
 //! text suggests, and stays as written in a text column. An integer column becomes a float column
 //! unless this batch has landed an integer beyond 2^53 in it (then it is a conflict). Integers of
 //! earlier batches stay exact in their own files. -0 is no integer. A number of JSON with more digits
-//! than a float holds is rounded in a float column, and only there.
+//! than a float holds is rounded in columns of floats and of lists of floats, and only there.
 //!
 //! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider
 //! column. That is `Float64` if it holds the value and the batch's values of the column, else
@@ -64,8 +64,8 @@ use feedline_schemas::{
 pub(crate) use self::{
     alike_columns::alike_warning,
     cut_digits::{DIGITS_CUT, cut_warning},
-    dates::{Dates, FittingFormats, is_format, iso_micros},
-    fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
+    dates::{Dates, FittingFormats, is_format, iso_format, iso_micros},
+    fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, is_long_number, text},
     missing_values::ALARMS,
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
@@ -79,6 +79,9 @@ use crate::{
 
 /// Placeholder for a column that does not exist yet.
 const NEW: usize = usize::MAX;
+
+/// Kind of decision: digits of a number that no float holds are rounded.
+const DIGITS_ROUNDED: &str = "digits_rounded";
 
 /// Kind of decision: an object of too many keys.
 const KEPT_WHOLE: &str = "kept_whole";

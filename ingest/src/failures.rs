@@ -2,22 +2,25 @@
 //! batch leaves no entry.
 
 use bytes::Bytes;
-use feedline_schemas::{decode, encode, failures::FailedRuns, format::FAILURES, ids::Name};
+use feedline_schemas::{
+    decode, encode,
+    failures::{FAILED_RUNS, FailedRuns},
+    format::FAILURES,
+    ids::Name,
+};
 use feedline_storage::Store;
 
 use crate::{context::Context, error::Error, landing_folder::landing};
-
-const PATH: &str = "failures.json";
 
 /// Reads the failed runs of the source at `landing` since its last successful one.
 ///
 /// # Errors
 /// [`Error::Contract`] for a file that cannot be read, [`Error::Storage`].
 pub(crate) async fn read(landing: &Store) -> Result<Option<FailedRuns>, Error> {
-    let Some(bytes) = landing.get_opt(PATH).await? else {
+    let Some(bytes) = landing.get_opt(FAILED_RUNS).await? else {
         return Ok(None);
     };
-    Ok(Some(decode(&landing.url_of(PATH), &bytes)?))
+    Ok(Some(decode(&landing.url_of(FAILED_RUNS), &bytes)?))
 }
 
 /// Records a run of `source` that ended well, or by `error`. A deferred or stopped run is not
@@ -47,13 +50,14 @@ async fn add(context: &Context, source: &Name, error: &Error) -> Result<(), Erro
         last_unix_s: now_s,
         error: error.to_string(),
     };
-    landing.put(PATH, Bytes::from(encode(&failed))).await?;
+    let bytes = Bytes::from(encode(&failed));
+    landing.put(FAILED_RUNS, bytes).await?;
     Ok(())
 }
 
 async fn forget(landing: &Store) -> Result<(), Error> {
-    if landing.get_opt(PATH).await?.is_some() {
-        landing.delete(PATH).await?;
+    if landing.get_opt(FAILED_RUNS).await?.is_some() {
+        landing.delete(FAILED_RUNS).await?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use feedline_schemas::{
 };
 
 use crate::{
+    html::{SELECTOR_WITHOUT_MATCH, shown_column},
     infer,
     rest::graphql::effective,
     source_table::unit_of,
@@ -41,6 +42,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
         "common_cap" => pages.common.max_records.is_none(),
+        "null_list" => config.error_path.is_none(),
         code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
         _ => true,
     };
@@ -51,6 +53,13 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let has_csv = |warning: &&Warning| {
         warning.code != infer::CSV_NOT_USED || config.csv != CsvConfig::default()
     };
+    let has_column = |warning: &&Warning| {
+        let mut columns = config.page.columns.iter();
+        let is_named = |(name, place): (&String, &String)| {
+            warning.message.contains(&shown_column(name, place))
+        };
+        warning.code != SELECTOR_WITHOUT_MATCH || columns.any(is_named)
+    };
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (has_pages && holds(warning));
@@ -59,12 +68,18 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .filter(holds)
         .filter(has_fate)
         .filter(has_csv)
+        .filter(has_column)
+        .filter(|warning| infer::has_open_columns(warning, config))
         .map(|warning| infer::follow_settings(warning.clone(), config))
+        .filter_map(|warning| infer::follow_missing_words(warning, config))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use feedline_readers::{record::Record, value::Value};
+    use feedline_schemas::config::DeclaredType;
+
     use super::*;
 
     fn warning(code: &str, message: &str) -> Warning {
@@ -96,6 +111,47 @@ mod tests {
         assert!(holding(&config, &landed).is_empty());
         config.csv.percent = true;
         assert_eq!(holding(&config, &landed), landed);
+    }
+
+    #[test]
+    fn a_warning_about_a_selector_holds_as_long_as_the_column_has_it() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let message = "`n` (`i.price`) has no value in any of 2 rows";
+        let landed = [warning("selector_without_match", message)];
+        assert!(holding(&config, &landed).is_empty());
+        let mut set = |place: &str| {
+            let columns = [("n".to_owned(), place.to_owned())];
+            config.page.columns = columns.into();
+            holding(&config, &landed)
+        };
+        assert_eq!(set("i.price"), landed);
+        assert!(set("b.price").is_empty());
+    }
+
+    #[test]
+    fn a_warning_about_words_for_a_missing_value_holds_until_the_column_is_declared() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let mut survey = infer::Survey::new(&config);
+        for text in ["NA", "DE"] {
+            let entries = vec![("c".to_owned(), Value::Cell(text.to_owned()))];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        let landed = survey.infer(&config).warnings;
+        assert_eq!(landed[0].code, "missing_words");
+        assert_eq!(holding(&config, &landed), landed);
+        let columns = &mut config.contract.column;
+        let column = columns.entry("c".to_owned()).or_default();
+        column.r#type = Some(DeclaredType::Text);
+        assert_eq!(holding(&config, &landed), []);
+    }
+
+    #[test]
+    fn a_warning_about_a_null_in_place_of_a_list_holds_until_its_meaning_is_set() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let landed = [warning("null_list", "")];
+        assert_eq!(holding(&config, &landed), landed);
+        config.error_path = Some(String::new());
+        assert!(holding(&config, &landed).is_empty());
     }
 
     #[test]

@@ -14,9 +14,11 @@ mod decide;
 mod distinct_values;
 mod inferred;
 mod kind;
+mod missing_words;
 mod number_settings;
 mod survey;
 mod text_columns;
+mod text_times;
 mod type_warnings;
 mod without_csv;
 
@@ -30,8 +32,11 @@ use self::survey::is_nested;
 pub(crate) use self::{
     distinct_values::DistinctValues,
     inferred::{Inferred, Types},
+    missing_words::follow_missing_words,
     survey::Survey,
-    type_warnings::{CSV_NOT_USED, TYPE_WARNINGS, follow_settings, is_about_odd_values},
+    type_warnings::{
+        CSV_NOT_USED, TYPE_WARNINGS, follow_settings, has_open_columns, is_about_odd_values,
+    },
 };
 use crate::record_places::RecordPlaces;
 
@@ -52,6 +57,20 @@ pub(crate) fn of_first(
         found.warnings.clone_from(&sample.warnings);
     }
     found
+}
+
+/// Returns true if any of the records has a CSV cell.
+pub(crate) fn has_cells(records: &[Record]) -> bool {
+    fn holds_cell(value: &Value) -> bool {
+        match value {
+            Value::Cell(_) => true,
+            Value::Object(entries) => entries.iter().any(|(_, value)| holds_cell(value)),
+            _ => false,
+        }
+    }
+    let mut records = records.iter();
+    // A record of JSON without faults has none.
+    records.any(|record| matches!(record, Record::Value(value) if holds_cell(value)))
 }
 
 /// Infers the columns that are not `known` in a later batch of records with cells.

@@ -100,6 +100,9 @@ pub struct ColumnPreview {
     pub compared: u64,
     /// Count of distinct values among the `compared` ones.
     pub distinct: u64,
+    /// True if its integers number the rows of each group: they count up by one and restart.
+    #[serde(skip)]
+    pub numbers_rows: bool,
     /// Lines of `csv`, such as `currency = "$"`, that read this text column as numbers.
     #[serde(skip)]
     pub number_settings: Vec<String>,
@@ -282,6 +285,7 @@ impl SourcePreview {
                 samples: found.samples,
                 compared: values.map_or(0, |values| values.compared),
                 distinct: values.map_or(0, DistinctValues::count),
+                numbers_rows: survey.numbers_rows(&found.name),
                 number_settings: found.number_settings,
                 large_integers: found.large_integers,
                 column_type,

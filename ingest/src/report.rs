@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray};
-use feedline_readers::file_format::{self, Kind};
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position},
     config::SourceConfig,
@@ -114,18 +113,14 @@ fn reject_keys<'a>(
     keys.filter(|(_, keys)| !keys.is_empty()).collect()
 }
 
-/// Returns true if the records of a source come from CSV, by its URL, its settings, and the files
-/// or the responses that were read.
+/// Returns true if some records of a source may come from CSV, by its URL, its settings, and the
+/// files or the responses that were read.
 fn may_set_encoding(config: &SourceConfig, last: Option<&CommitEntry>) -> bool {
-    let named = file_format::named(&config.url, config.format, None);
-    let is_named = matches!(named, Some((Kind::Csv { .. }, _)));
-    let has_cells = last.is_some_and(|entry| {
-        let state = &entry.state;
-        let has_cells =
-            source_type(config).rejects_have_cells(config, &state.warnings, &state.position);
-        has_cells.unwrap_or_default()
-    });
-    is_named || has_cells
+    let kind = source_type(config);
+    match last.map(|entry| &entry.state) {
+        Some(state) => kind.decodes_csv(config, &state.warnings, &state.position),
+        None => kind.decodes_csv(config, &[], &Position::Start),
+    }
 }
 
 /// Warns of dropped duplicates if they exceed one record in a hundred and no setting explains them

@@ -20,7 +20,7 @@ pub(crate) enum WarningChange {
 pub(crate) const NEXT_PAGE_NOT_REQUESTED: &str = "next_page_not_requested";
 
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
-const ENDS: [&str; 13] = [
+const ENDS: [&str; 14] = [
     "repeated_page",
     "no_link_header",
     "no_cursor_header",
@@ -34,6 +34,7 @@ const ENDS: [&str; 13] = [
     "no_total",
     "common_cap",
     "xml_end",
+    "null_list",
 ];
 
 /// Changes of warnings, and the codes that hold.

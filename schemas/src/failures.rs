@@ -8,7 +8,12 @@ use crate::{
     ids::Name,
 };
 
-/// Runs of a source that failed in a row. Nothing but a report depends on it.
+/// Name of the file in the landing folder of a source.
+pub const FAILED_RUNS: &str = "failures.json";
+
+/// Runs of a source that failed in a row. Reports show it, and a build of a source without rows
+/// names failed runs as the reason if the file is there; what is read or built does not depend on
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailedRuns {

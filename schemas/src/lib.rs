@@ -37,6 +37,7 @@ pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod row_counter;
 pub mod run;
 #[cfg(test)]
 mod samples;

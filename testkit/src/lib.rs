@@ -24,4 +24,5 @@ pub mod learnable_dataset;
 pub mod numbered_dataset;
 #[cfg(feature = "server")]
 pub mod object_server;
+pub mod png;
 pub mod snapshot_file;

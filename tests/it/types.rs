@@ -103,7 +103,12 @@ fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
         .iter()
         .map(|warning| warning["key"].as_str().unwrap())
         .collect();
-    assert_eq!(keys, ["csv.null_spellings", "infer.max_odd_fraction"]);
+    let expected = [
+        "csv.null_spellings",
+        "infer.max_odd_fraction",
+        "csv.null_values",
+    ];
+    assert_eq!(keys, expected);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cells::Cells;
-use crate::contract::Contract;
+use crate::contract::{Contract, is_long_number};
 use feedline_readers::{
     cell::{Cell, Held},
     json::{JsonRecord, Keys, Leaf, NoCell, Walk},
@@ -109,7 +109,7 @@ impl Plain {
     }
 
     /// Gives the cells of text and JSON columns their numbers as the document has them; `false` if
-    /// a text is too long for a cell.
+    /// a text is too long for a cell, or a float has digits that are rounded.
     fn keep_numbers(
         &mut self,
         record: &JsonRecord,
@@ -123,6 +123,10 @@ impl Plain {
             let held = match cell.held {
                 Held::Float => match place(&mut self.places, contract, &tape.keys, root, key) {
                     Place::Known(Some(column), _) if contract.is_text(column) => Held::Written,
+                    // The contract counts the values whose digits are rounded.
+                    _ if is_long_number(tape.text(tape.node(node)), cell.as_float()) => {
+                        return false;
+                    }
                     _ => continue,
                 },
                 held => held,

@@ -124,6 +124,34 @@ fn declared(numbers: &[&str], r#type: DeclaredType) -> Decided {
 }
 
 #[test]
+fn values_whose_digits_are_rounded_are_counted_in_floats_and_lists_of_floats() {
+    const KIND: &str = "digits_rounded";
+    let long = "1234567.123456789012345678";
+    // The type of the column is that of its first value.
+    let floats = values(&["0.5", long, "0.1", "1.10", long], |_| {});
+    assert_eq!(types(&floats)[1], ColumnType::Float64);
+    let decisions = floats.counts().decisions;
+    let noted = &decisions[KIND]["v"];
+    assert_eq!((noted.count, &noted.sample), (2, &format!("`{long}`")));
+    let list = format!("[0.5,{long}]");
+    let lists = values(&["[0.5]", list.as_str()], |config| {
+        config.lists = ListContract::List;
+    });
+    assert_eq!(types(&lists)[1], ColumnType::ListFloat64);
+    let decisions = lists.counts().decisions;
+    let noted = &decisions[KIND]["v"];
+    assert_eq!((noted.count, &noted.sample), (1, &format!("`{list}`")));
+    // Nothing is rounded as text, as a decimal, and in a list that lands as JSON text.
+    for exact in [
+        declared(&[long], DeclaredType::Text),
+        declared(&[long], DeclaredType::Decimal),
+        values(&[list.as_str()], |_| {}),
+    ] {
+        assert!(!exact.counts().decisions.contains_key(KIND));
+    }
+}
+
+#[test]
 fn fault_34_a_declared_column_has_the_exact_digits_of_a_number() {
     let long = "1234567.123456789012345678";
     let decimal = declared(&[long, "1.10", "1e2", "0.1"], DeclaredType::Decimal);

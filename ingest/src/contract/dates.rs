@@ -14,6 +14,15 @@ use jiff::{
 
 /// Format name of RFC 3339.
 const RFC3339: &str = "rfc3339";
+/// Formats that read dates and times of ISO 8601.
+const ISO_FORMATS: [&str; 6] = [
+    RFC3339,
+    "%Y-%m-%d",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+];
 
 /// The formats of a source.
 #[derive(Clone, Debug)]
@@ -121,6 +130,13 @@ pub(crate) fn iso_micros(text: &str) -> Option<i64> {
         of_local(text.parse().ok()?)?
     };
     Some(cut_micros(instant))
+}
+
+/// Format of `contract.dates` that reads a date or time of ISO 8601, if any does.
+pub(crate) fn iso_format(text: &str) -> Option<&'static str> {
+    iso_micros(text)?;
+    let mut formats = ISO_FORMATS.into_iter();
+    formats.find(|format| read(format, text).is_some())
 }
 
 /// Microseconds since 1970, without the digits beyond them.
@@ -288,6 +304,26 @@ mod tests {
         );
         assert!(!has_cut_digits("29.02.2024 13:05:09"));
         assert!(has_cut_digits("29.02.2024 13:05:09.0000001"));
+    }
+
+    #[test]
+    fn a_format_that_reads_a_time_of_iso_8601_reads_the_same_instant() {
+        for (text, format) in [
+            ("2024-02-29T13:05:09Z", "rfc3339"),
+            ("2024-02-29 13:05:09.25+02:00", "rfc3339"),
+            ("2024-02-29", "%Y-%m-%d"),
+            ("2024-02-29T13:05:09", "%Y-%m-%dT%H:%M:%S%.f"),
+            ("2024-02-29 13:05:09.25", "%Y-%m-%d %H:%M:%S%.f"),
+            ("2024-02-29T13:05", "%Y-%m-%dT%H:%M"),
+            ("2024-02-29 13:05", "%Y-%m-%d %H:%M"),
+        ] {
+            assert_eq!(iso_format(text), Some(format), "{text}");
+            let by_format = Dates::new(&[format.to_owned()]).micros(text);
+            assert_eq!(by_format, iso_micros(text), "{text}");
+        }
+        for none in ["", "soon", "29.02.2024", "2023-02-29", "2024-02-29x"] {
+            assert_eq!(iso_format(none), None, "{none}");
+        }
     }
 
     #[test]

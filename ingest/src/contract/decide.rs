@@ -11,7 +11,8 @@ use feedline_schemas::{
 };
 
 use super::{
-    Contract, DIGITS_CUT, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
+    Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal,
+    decimals, declared,
     fit::{self, Fit},
     float, integer,
     missing_values::Met,
@@ -129,14 +130,18 @@ impl Contract<'_> {
             } else if leaf.value == Value::Null {
                 met.null += 1;
             } else {
-                if self.reading.cuts(self.columns[column].r#type, &leaf.value) {
-                    let name = &self.columns[column].name;
+                let name = &self.columns[column].name;
+                let r#type = self.columns[column].r#type;
+                if self.reading.cuts(r#type, &leaf.value) {
                     let text = || fit::text(&leaf.value).unwrap_or_default();
                     let sample = || format!("`{}`", text());
                     note(&mut self.decisions, DIGITS_CUT, name, 1, sample);
                 }
+                if fit::is_rounded(r#type, &leaf.value) {
+                    let sample = || format!("`{}`", shown(&leaf.value));
+                    note(&mut self.decisions, DIGITS_ROUNDED, name, 1, sample);
+                }
                 met.present += 1;
-                let r#type = self.columns[column].r#type;
                 let value = landed(r#type, leaf.value);
                 met.look(r#type, self.rules[column].types, &value);
                 cells.push((column, value));

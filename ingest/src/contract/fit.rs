@@ -89,6 +89,26 @@ impl Reading {
     }
 }
 
+/// Returns true for a number with more digits than a 64-bit float holds. Programs write floats with
+/// up to 17 digits, or with more that are those of the float.
+pub(crate) fn is_long_number(text: &str, value: f64) -> bool {
+    const DIGITS: usize = 17;
+    number::count_digits(text) > DIGITS && !number::is_text_of(text, value)
+}
+
+/// Returns true for a value with digits that a column of floats, or of lists of floats, rounds.
+pub(super) fn is_rounded(column: ColumnType, value: &Value) -> bool {
+    let is_long = |value: &Value| match value {
+        Value::Written(number) => is_long_number(number.text(), number.value()),
+        _ => false,
+    };
+    match (column, value) {
+        (ColumnType::Float64, number) => is_long(number),
+        (ColumnType::ListFloat64, Value::List(items)) => items.iter().any(is_long),
+        _ => false,
+    }
+}
+
 /// Returns the type of a list column that holds all items; [`ColumnType::Json`] if none does.
 fn list_type(items: &[Value]) -> ColumnType {
     let mut list = ColumnType::List;

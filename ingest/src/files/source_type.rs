@@ -120,6 +120,17 @@ impl SourceType for FilesType {
         let is_csv = |kind: &Kind| matches!(kind, Kind::Csv { .. });
         Ok(config.format == FileFormat::Csv || (!kinds.is_empty() && kinds.iter().all(is_csv)))
     }
+
+    fn decodes_csv(&self, config: &SourceConfig, _: &[Warning], position: &Position) -> bool {
+        // A member of an archive is read in the configured format.
+        let is_open = matches!(config.format, FileFormat::Auto | FileFormat::Csv);
+        let may_be_csv = |url: &str| match named(url, config.format, None) {
+            Some((Kind::Csv { .. }, _)) => true,
+            Some((Kind::Tar | Kind::Zip, _)) => is_open,
+            _ => false,
+        };
+        may_be_csv(&config.url) || files_read(position).iter().any(|url| may_be_csv(url))
+    }
 }
 
 /// Files that a position lists, and the current one.
@@ -134,4 +145,44 @@ fn files_read(position: &Position) -> Vec<String> {
         .map(|mark| mark.url.clone())
         .chain(current)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{
+        commit::{FileMark, PageRun},
+        config::load,
+        ids::Hash128,
+    };
+
+    use super::*;
+
+    #[test]
+    fn csv_is_decoded_if_one_of_the_files_may_be_csv() {
+        let check = |format: &str, files: &[&str], expected: bool| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"in\"\nformat = \"{format}\"\n"
+            );
+            let config = load("p", &text, &[]).unwrap().config.source.remove(0);
+            let mark = |url: &&str| FileMark {
+                url: (*url).to_owned(),
+                bytes: 1,
+                hash: Hash128::of(url.as_bytes()),
+                modified_unix_ms: None,
+                etag: None,
+            };
+            let position = Position::Done {
+                pages: 0,
+                files: files.iter().map(mark).collect(),
+                run: PageRun::default(),
+            };
+            let found = FilesType.decodes_csv(&config, &[], &position);
+            assert_eq!(found, expected, "{format} {files:?}");
+        };
+        check("auto", &["in/a.csv", "in/b.ndjson"], true);
+        check("auto", &["in/a.zip"], true);
+        check("auto", &["in/b.ndjson"], false);
+        check("auto", &[], false);
+        check("text", &["in/a.zip"], false);
+    }
 }

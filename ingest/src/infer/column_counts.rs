@@ -1,14 +1,18 @@
 //! Counts and samples of the values of one column.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use feedline_readers::value::{Value, hex, one_line, shorten};
-use feedline_schemas::record::ColumnType;
+use feedline_schemas::{csv_cell::CellFormat, record::ColumnType, row_counter::RestartingCounter};
 
 use super::{
     distinct_values::DistinctValues,
     inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
+    text_times::TextTimes,
 };
 use crate::{contract::FittingFormats, record_places::RecordPlaces};
 
@@ -16,6 +20,8 @@ use crate::{contract::FittingFormats, record_places::RecordPlaces};
 const SAMPLES: usize = 3;
 /// Maximum characters of a sample value.
 const SHOWN: usize = 40;
+/// Width that stands for all greater ones.
+const WIDEST: usize = 63;
 
 /// Counts and samples of the values of a column.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +45,20 @@ pub(super) struct ColumnCounts {
     pub(super) has_grouped_commas: bool,
     /// Currency signs of its amounts, each with the kind of the number.
     pub(super) amounts: BTreeSet<(char, Kind)>,
-    /// Least and most characters of the cells that are numbers or digits after a leading zero.
-    digit_widths: Option<(usize, usize)>,
+    /// Widths of the cells that are numbers, one bit each.
+    number_widths: u64,
+    /// Widths of the cells that are digits after a leading zero.
+    zero_widths: u64,
+    /// Number of cells of digits with hyphens between them, such as `02139-4307`.
+    pub(super) hyphenated: u64,
     /// Number of integers beyond 64 bits, and the last of them in byte order.
     longer_integers: (u64, String),
+    /// Its strings, other than cells, that are times.
+    pub(super) text_times: TextTimes,
     /// Distinct values, in a survey that counts them.
     pub(super) distinct: DistinctValues,
+    /// Its integers, in such a survey.
+    pub(super) counter: RestartingCounter,
 }
 
 impl ColumnCounts {
@@ -56,8 +70,15 @@ impl ColumnCounts {
         }
     }
 
-    /// Counts a value of this kind, or a null, in the record with the number `record`, from 1.
-    pub(super) fn add(&mut self, kind: Option<Kind>, value: &Value, record: u64) {
+    /// Counts a value of this kind, or a null, in the record with the number `record`, from 1. A cell
+    /// is in `format`.
+    pub(super) fn add(
+        &mut self,
+        kind: Option<Kind>,
+        value: &Value,
+        format: CellFormat,
+        record: u64,
+    ) {
         let Some(kind) = kind else {
             self.nulls += 1;
             return;
@@ -67,7 +88,7 @@ impl ColumnCounts {
         }
         self.counts[kind as usize] += 1;
         if kind == Kind::Digits {
-            self.add_digits(value);
+            self.add_digits(value, format);
         }
         match value {
             Value::Cell(text) => self.add_cell(kind, text),
@@ -75,6 +96,9 @@ impl ColumnCounts {
             Value::Text(text) => {
                 if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
                     self.in_texts[number as usize] += 1;
+                }
+                if kind == Kind::Text {
+                    self.text_times.add(text);
                 }
                 self.keep(kind, text);
             }
@@ -92,12 +116,16 @@ impl ColumnCounts {
     }
 
     /// Counts a number without a 64-bit value if it is an integer.
-    fn add_digits(&mut self, value: &Value) {
-        let (Value::Cell(text) | Value::Digits(text)) = value else {
+    fn add_digits(&mut self, value: &Value, format: CellFormat) {
+        let number = match value {
+            Value::Cell(text) => format.number(text),
+            Value::Digits(text) => Some(Cow::Borrowed(text.as_str())),
+            _ => None,
+        };
+        let Some(text) = number.as_deref() else {
             return;
         };
-        let text = text.trim();
-        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let digits = text.strip_prefix('-').unwrap_or(text);
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return;
         }
@@ -114,11 +142,7 @@ impl ColumnCounts {
         let amount = Kind::of_amount(text.trim()).filter(|_| kind == Kind::Amount);
         let number = amount.map_or(kind, |(_, number)| number);
         self.has_grouped_commas |= number == Kind::DecimalComma && text.contains('.');
-        if kind.is_number() || kind == Kind::ZeroDigits {
-            let width = text.trim().len();
-            let (least, most) = self.digit_widths.unwrap_or((width, width));
-            self.digit_widths = Some((least.min(width), most.max(width)));
-        }
+        self.add_width(kind, text.trim());
         self.amounts.extend(amount);
         if kind == Kind::Missing {
             *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
@@ -131,6 +155,18 @@ impl ColumnCounts {
             self.formats.add(text.trim());
         }
         self.keep(kind, text);
+    }
+
+    /// Notes the width of a cell of digits, and counts one with hyphens.
+    fn add_width(&mut self, kind: Kind, text: &str) {
+        let width = 1_u64 << text.len().min(WIDEST);
+        if kind == Kind::ZeroDigits {
+            self.zero_widths |= width;
+        } else if kind.is_number() {
+            self.number_widths |= width;
+        } else if kind == Kind::Text && is_hyphenated(text) {
+            self.hyphenated += 1;
+        }
     }
 
     /// Keeps a value as a sample if it is among the first of its kind.
@@ -168,10 +204,10 @@ impl ColumnCounts {
         self.sum(|kind| kind != Kind::Missing)
     }
 
-    /// Returns true if all cells that are numbers or digits after a leading zero have one width, as
-    /// postcodes have.
-    pub(super) fn has_one_width(&self) -> bool {
-        self.digit_widths.is_some_and(|(least, most)| least == most)
+    /// Returns true if each width of the numbers is a width of digits after a leading zero too, as in
+    /// codes that are padded with zeros, such as postcodes of 5 or 9 digits.
+    pub(super) const fn has_padded_widths(&self) -> bool {
+        self.number_widths & !self.zero_widths == 0
     }
 
     /// The name of the column, with a few values of these kinds.
@@ -241,4 +277,12 @@ impl ColumnCounts {
                 .collect(),
         }
     }
+}
+
+/// Returns true for digits with single hyphens between them.
+fn is_hyphenated(text: &str) -> bool {
+    let is_digits =
+        |group: &str| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit());
+    let is_code = text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('-');
+    is_code && text.split('-').all(is_digits)
 }

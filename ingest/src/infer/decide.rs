@@ -2,7 +2,9 @@
 
 use feedline_schemas::{count::noun_of, record::ColumnType};
 
-use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
+use super::{
+    column_counts::ColumnCounts, kind::Kind, missing_words, type_warnings::ColumnFindings,
+};
 use crate::record_places::RecordPlaces;
 
 /// Settings of a decision.
@@ -62,6 +64,7 @@ impl ColumnCounts {
             return Some(self.note_values(ColumnType::Timestamp, Kind::is_date, rules, findings));
         }
         self.note_text(rules, is_number, findings);
+        self.note_missing_words(findings);
         Some(ColumnType::Utf8)
     }
 
@@ -121,13 +124,31 @@ impl ColumnCounts {
         if self.spellings.is_empty() {
             return;
         }
+        findings
+            .spellings
+            .push(format!("`{}` ({})", self.name, self.list_spellings()));
+    }
+
+    /// Collects a text column with spellings of a missing value, which stay text.
+    fn note_missing_words(&self, findings: &mut ColumnFindings) {
+        if self.spellings.is_empty() {
+            return;
+        }
+        let values = self.sum(|_| true);
+        findings.missing_words.push(missing_words::describe(
+            &self.name,
+            &self.list_spellings(),
+            values,
+        ));
+    }
+
+    /// Spellings of a missing value, each with its number of values.
+    fn list_spellings(&self) -> String {
         let all = self.spellings.iter();
         let all: Vec<String> = all
             .map(|(text, count)| format!("{count} `{text}`"))
             .collect();
-        findings
-            .spellings
-            .push(format!("`{}` ({})", self.name, all.join(", ")));
+        all.join(", ")
     }
 
     fn note_odd_values(

@@ -10,7 +10,7 @@ use feedline_schemas::{
     number::{self, MAX_EXACT},
 };
 
-use crate::contract::{Dates, iso_micros};
+use crate::contract::{Dates, is_long_number, iso_micros};
 
 /// The kind of a value that is not null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +169,7 @@ impl Kind {
         let (text, value) = (number.text(), number.value());
         let is_no_decimal = text.len() > SHORT_TEXT && number::decimal(text).is_none();
         let is_wide = is_no_decimal || (!is_short(value) && is_wide(&Value::Float(value)));
-        Self::of_float(is_wide, is_long(text, value))
+        Self::of_float(is_wide, is_long_number(text, value))
     }
 
     fn of_float(is_wide: bool, is_long: bool) -> Self {
@@ -218,7 +218,7 @@ impl Kind {
                     let is_wide = is_wide_text(&number, &Value::Float(value));
                     match !is_wide && is_digits_and_e(&number) {
                         true => Self::DigitsAndE,
-                        false => Self::of_float(is_wide, is_long(&number, value)),
+                        false => Self::of_float(is_wide, is_long_number(&number, value)),
                     }
                 }
                 _ if number::decimal(&number).is_some() => Self::Digits,
@@ -408,13 +408,6 @@ fn is_digits(text: &str) -> bool {
 fn is_digits_and_e(text: &str) -> bool {
     let parts = text.split_once(['e', 'E']);
     parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
-}
-
-/// Returns true for a number with more digits than a 64-bit float holds. Programs write floats with
-/// up to 17 digits, or with more that are those of the float.
-fn is_long(text: &str, value: f64) -> bool {
-    const DIGITS: usize = 17;
-    number::count_digits(text) > DIGITS && !number::is_text_of(text, value)
 }
 
 /// Returns true if a float does not fit a decimal.

@@ -10,7 +10,7 @@ use feedline_readers::{
     value::{Value, one_line, shorten},
 };
 use feedline_schemas::{
-    config::{CsvConfig, DeclaredType, SourceConfig, TypeContract},
+    config::{CsvConfig, DeclaredType, SourceConfig, SourceKind, TypeContract},
     csv_cell::CellFormat,
     record::{ColumnType, join_path, push_key},
     report::Warning,
@@ -90,6 +90,13 @@ impl Survey {
     pub(crate) fn distinct(&self, name: &str) -> Option<&DistinctValues> {
         let at = self.by_key.get(name)?;
         self.counts_distinct.then(|| &self.columns[*at].distinct)
+    }
+
+    /// Returns true if the integers of a column number the rows of each group, in a survey that counts
+    /// the distinct values.
+    pub(crate) fn numbers_rows(&self, name: &str) -> bool {
+        let at = self.by_key.get(name);
+        at.is_some_and(|at| self.columns[*at].counter.is_row_number(self.rows))
     }
 
     /// Sets the places of the records to be added, for messages.
@@ -223,9 +230,10 @@ impl Survey {
     fn see_at(&mut self, at: usize, value: &Value) {
         let kind = Kind::of(value, self.format, self.dates.as_ref());
         let column = &mut self.columns[at];
-        column.add(kind, value, self.seen);
+        column.add(kind, value, self.format, self.seen);
         if self.counts_distinct {
             column.distinct.add(value);
+            column.counter.add(integer(value, self.format));
         }
     }
 
@@ -275,8 +283,25 @@ impl Survey {
         if config.csv == CsvConfig::default() || !is_other {
             return None;
         }
-        let message = "`csv` is set, but the records do not come from CSV, so it has no effect; remove it, or correct the format of the source";
+        let or_correct = match config.r#type {
+            SourceKind::Files => ", or correct `format`",
+            SourceKind::Rest => ", or correct `response.format`",
+            SourceKind::Html => "",
+        };
+        let message = format!(
+            "`csv` is set, but the records do not come from CSV, so it has no effect on what lands: only `predict` reads \
+             CSV of new rows with it; remove it if new rows are not CSV{or_correct}"
+        );
         Some(Warning::new(CSV_NOT_USED, message).with_key("csv"))
+    }
+}
+
+/// The integer of a value that is one.
+fn integer(value: &Value, format: CellFormat) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        Value::Cell(text) => format.number(text)?.parse().ok(),
+        _ => None,
     }
 }
 

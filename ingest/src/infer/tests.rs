@@ -1,3 +1,5 @@
+mod codes;
+
 use feedline_schemas::{config::load, record::ColumnType};
 
 use super::*;
@@ -81,7 +83,8 @@ fn missing_values_that_are_spelled_out_count_where_the_others_are_no_texts() {
         Some(Float64),
         &["missing_spellings"],
     );
-    check(&[("None", 4), ("Wood", 9)], "", Some(Utf8), &[]);
+    let words = &["missing_words"];
+    check(&[("None", 4), ("Wood", 9)], "", Some(Utf8), words);
     check(&[("NA", 4)], "", None, &[]);
     let none = "csv.null_spellings = \"none\"\n";
     check(&[("NA", 4), ("1", 9)], none, Some(Utf8), &["mixed_types"]);
@@ -130,15 +133,6 @@ fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_s
 }
 
 #[test]
-fn codes_keep_their_zeros() {
-    check(&[("007", 1), ("123", 999)], "", Some(ColumnType::Utf8), &[]);
-    let postcodes = [("02134", 8), ("90210", 92)];
-    check(&postcodes, "", Some(ColumnType::Utf8), &[]);
-    // Most begin with a zero, so the others are no plain numbers either.
-    check(&[("042", 9), ("1234", 8)], "", Some(ColumnType::Utf8), &[]);
-}
-
-#[test]
 fn sources_without_csv_are_advised_of_keys_that_they_have() {
     let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"html\"\nurl = \"http://h/\"\n";
     let config = load("p", text, &[]).unwrap().config.source.remove(0);
@@ -173,23 +167,14 @@ fn settings_of_csv_for_records_of_another_format_are_said() {
     assert!(codes(vec![Value::Int(1)], "").is_empty());
     assert!(codes(vec![cell("5%")], percent).is_empty());
     assert!(codes(vec![Value::Null], percent).is_empty());
-}
-
-#[test]
-fn few_leading_zeros_among_numbers_of_several_widths_are_said() {
-    let cells = [("7", 1000), ("1200", 1998), ("12.5", 1), ("0042", 1)];
-    check(&cells, "", Some(ColumnType::Utf8), &["leading_zeros"]);
-    let found = infer_values(["7", "0042", "1200", "036"].map(cell).into(), "");
-    assert_eq!(found.types["c"], ColumnType::Utf8);
-    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
-    let found = infer_values(["7", "0042", "1200", "12"].map(cell).into(), "");
-    let warning = &found.warnings[0];
-    assert_eq!(warning.key.as_deref(), Some("contract.column.<name>.type"));
-    let begin = "`c` (1 of 4 values begins with a 0, such as `0042`): the column lands as text";
-    assert!(warning.message.starts_with(begin), "{}", warning.message);
-    // A declared type is not doubted.
-    let declared = "contract.column.c.type = \"text\"\n";
-    check(&cells, declared, None, &[]);
+    let found = infer_values(vec![Value::Int(1)], percent);
+    let message = &found.warnings[0].message;
+    assert!(
+        message.ends_with(
+            "only `predict` reads CSV of new rows with it; remove it if new rows are not CSV, or correct `format`"
+        ),
+        "{message}"
+    );
 }
 
 #[test]
@@ -540,12 +525,13 @@ fn a_declared_format_that_does_not_fit_a_column_is_said_with_the_one_that_does()
 
 #[test]
 fn integers_beyond_exact_floats_are_counted_in_columns_of_decimals_too() {
-    let large = |cells: &[&str]| {
+    let large_as = |cells: &[&str], more: &str| {
         let cells = cells.iter().map(|text| cell(text)).collect();
-        let found = infer_values(cells, "");
+        let found = infer_values(cells, more);
         let large = found.columns.into_iter().next().unwrap().large_integers;
         large.map(|large| (large.count, large.sample))
     };
+    let large = |cells: &[&str]| large_as(cells, "");
     let longest = "18446744073709551615".to_owned();
     assert_eq!(
         large(&["18446744073709551615", "9223372036854775807", "7"]),
@@ -555,6 +541,11 @@ fn integers_beyond_exact_floats_are_counted_in_columns_of_decimals_too() {
         large(&["9223372036854775808", "18446744073709551615"]),
         Some((2, "9223372036854775808".to_owned()))
     );
-    assert_eq!(large(&["18446744073709551615", "0.5"]), Some((1, longest)));
+    let with_fraction = large(&["18446744073709551615", "0.5"]);
+    assert_eq!(with_fraction, Some((1, longest.clone())));
     assert_eq!(large(&["18446744073709551615.5", "0.5"]), None);
+    // As the configured notation reads it.
+    let thousands = "csv.thousands_separator = \",\"\n";
+    let grouped = ["18,446,744,073,709,551,615", "1,234"];
+    assert_eq!(large_as(&grouped, thousands), Some((1, longest)));
 }

@@ -54,14 +54,17 @@ impl ColumnCounts {
             self.note_mixed(rules, findings);
         } else if self.has_few_leading_zeros(numbers) {
             self.note_leading_zeros(rules, findings);
+        } else if self.text_times.are_out_of_order(values) {
+            self.note_text_times(findings);
         }
     }
 
     /// Returns true if most cells are plain numbers, the others are digits after a leading zero,
-    /// and their widths differ, so that the column may be one of numbers.
+    /// and numbers have other widths, so that the column may be one of numbers.
     fn has_few_leading_zeros(&self, numbers: u64) -> bool {
         let zeros = self.count(Kind::ZeroDigits);
-        zeros > 0 && zeros + numbers == self.values() && zeros < numbers && !self.has_one_width()
+        let is_few = zeros > 0 && zeros + numbers == self.values() && zeros < numbers;
+        is_few && !self.has_padded_widths()
     }
 
     /// Collects a column of numbers and a few digits after a leading zero.
@@ -75,6 +78,14 @@ impl ColumnCounts {
             self.some_of(&[Kind::ZeroDigits]),
             self.first_place(&[Kind::ZeroDigits], rules.places)
         ));
+    }
+
+    /// Collects a column of times in strings of several forms.
+    fn note_text_times(&self, findings: &mut ColumnFindings) {
+        let samples = self.text_times.samples();
+        let named = format!("`{}` ({samples})", self.name);
+        findings.text_times.push(named);
+        findings.time_formats.extend(self.text_times.formats());
     }
 
     fn count_all(&self, kinds: &[Kind]) -> u64 {
@@ -129,7 +140,8 @@ impl ColumnCounts {
     }
 
     /// Returns true if the column probably has another type than text. For CSV cells, more than
-    /// half must look like that type. Digits after a leading zero belong to a code.
+    /// half must look like that type. Digits after a leading zero belong to a code, and so do digits
+    /// with hyphens beside them.
     fn is_mixed(&self, numbers: u64) -> bool {
         let dates = self.sum(Kind::is_date);
         let bools = self.count(Kind::Bool);
@@ -139,7 +151,7 @@ impl ColumnCounts {
                 || (0 < dates && dates < others);
         }
         let zeros = self.count(Kind::ZeroDigits);
-        let is_code = zeros > 0 && zeros + numbers == self.values();
+        let is_code = zeros > 0 && zeros + numbers + self.hyphenated == self.values();
         let is_most = |count: u64| count * 2 > self.values();
         !is_code && [numbers, dates, bools].into_iter().any(is_most)
     }

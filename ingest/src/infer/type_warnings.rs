@@ -1,6 +1,8 @@
 //! Warnings about decisions against some of the values, and about values with another plausible
 //! meaning.
 
+use std::collections::BTreeSet;
+
 use feedline_schemas::{
     config::{SourceConfig, TypeContract},
     count::counted,
@@ -8,7 +10,10 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::number_settings::{NumberNotation, has_csv_table};
+use super::{
+    missing_words::{EXPLANATION, MISSING_WORDS},
+    number_settings::{NumberNotation, has_csv_table},
+};
 
 /// Most columns that a warning names.
 const NAMED: usize = 5;
@@ -23,6 +28,7 @@ pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
 pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
 const LOOKS_LIKE_DATES: &str = "looks_like_dates";
+const TEXT_TIMES: &str = "text_times";
 const LOCAL_TIMES: &str = "local_times";
 const DIGITS_ROUNDED: &str = "digits_rounded";
 const AMBIGUOUS_DATES: &str = "ambiguous_dates";
@@ -30,17 +36,19 @@ const AMBIGUOUS_DATES: &str = "ambiguous_dates";
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 14] = [
+pub(crate) const TYPE_WARNINGS: [&str; 16] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
     LEADING_ZEROS,
+    MISSING_WORDS,
     LOOKS_LIKE_DECIMAL_COMMA,
     LOOKS_LIKE_THOUSANDS,
     LOOKS_LIKE_SPACES,
     LOOKS_LIKE_PERCENT,
     LOOKS_LIKE_CURRENCY,
     LOOKS_LIKE_DATES,
+    TEXT_TIMES,
     LOCAL_TIMES,
     DIGITS_ROUNDED,
     AMBIGUOUS_DATES,
@@ -52,6 +60,7 @@ pub(super) const DECLARED_FIT: &str = "the formats of `contract.dates` fit";
 /// Begins of the advice to set a key.
 const SET: &str = "; set `csv.";
 const NAME_THE_FORMAT: &str = "; to have dates name the format";
+const SET_DATES: &str = "; set `contract.dates = [";
 
 /// Returns a landed warning about numbers or dates in text as it holds under `config`: a key that it
 /// advises to set and that is set by now needs a reset.
@@ -74,6 +83,7 @@ pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Wa
             NAME_THE_FORMAT,
             !config.contract.dates.is_empty() && !warning.message.contains(DECLARED_FIT),
         ),
+        (TEXT_TIMES, _) => (SET_DATES, has_advised_dates(&warning.message, config)),
         _ => return warning,
     };
     if is_set && let Some((found, _)) = warning.message.split_once(advice) {
@@ -84,6 +94,32 @@ pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Wa
         );
     }
     warning
+}
+
+/// Returns true if `contract.dates` has the formats that the message of a warning advises to set.
+fn has_advised_dates(message: &str, config: &SourceConfig) -> bool {
+    let advised = message.split_once(SET_DATES).map(|(_, rest)| rest);
+    let Some((formats, _)) = advised.and_then(|rest| rest.split_once("]`")) else {
+        return false;
+    };
+    let dates = config.contract.dates.iter();
+    let others = dates.fold(formats.to_owned(), |others, format| {
+        others.replace(&format!("\"{format}\""), "")
+    });
+    !others.contains('"')
+}
+
+/// Returns false for a landed warning about times in strings if all its columns have a declared
+/// type.
+pub(crate) fn has_open_columns(warning: &Warning, config: &SourceConfig) -> bool {
+    let message = warning.message.as_str();
+    let columns = config.contract.column.iter();
+    let declared = columns.filter(|(name, column)| {
+        column.r#type.is_some() && message.contains(&format!("`{name}` (`"))
+    });
+    warning.code != TEXT_TIMES
+        || message.contains(" more column")
+        || declared.count() < message.matches("` (`").count()
 }
 
 /// Returns true if a warning about odd values matches the contract's current handling of them.
@@ -108,6 +144,8 @@ pub(super) struct ColumnFindings {
     pub(super) mixed: Vec<String>,
     /// Columns of numbers, but for a few digits after a leading zero.
     pub(super) leading_zeros: Vec<String>,
+    /// Text columns with spellings of a missing value.
+    pub(super) missing_words: Vec<String>,
     pub(super) decimal_commas: Vec<String>,
     /// True if any of them has groups of thousands.
     pub(super) has_grouped_commas: bool,
@@ -120,6 +158,9 @@ pub(super) struct ColumnFindings {
     pub(super) dates: Vec<String>,
     /// A format of the first of `dates` that any fits.
     pub(super) format: Option<String>,
+    /// Columns of times in strings of several forms, and the formats that read them.
+    pub(super) text_times: Vec<String>,
+    pub(super) time_formats: BTreeSet<&'static str>,
     pub(super) local_times: Vec<String>,
     pub(super) rounded: Vec<String>,
     /// True if any of `rounded` has a number that does not fit a decimal.
@@ -140,14 +181,14 @@ impl ColumnFindings {
         self.warn_of_odd_values(config, has_csv)
             .into_iter()
             .chain(notations)
-            .chain([self.warn_of_dates()])
+            .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
             .flatten()
             .collect()
     }
 
     /// Values that are missing, or of another type than their column.
-    fn warn_of_odd_values(&self, config: &SourceConfig, has_csv: bool) -> [Option<Warning>; 4] {
+    fn warn_of_odd_values(&self, config: &SourceConfig, has_csv: bool) -> [Option<Warning>; 5] {
         let spellings_key = match has_csv {
             true => "csv.null_spellings",
             false => "contract.column.<name>.type",
@@ -177,6 +218,13 @@ impl ColumnFindings {
                 &self.leading_zeros,
                 "the column lands as text, so that no digit of a code is lost; if it is one of numbers, declare it `int` or `float`, and values that begin with a 0 do not fit it",
             ),
+            warn_of_columns(
+                MISSING_WORDS,
+                "csv.null_values",
+                &self.missing_words,
+                EXPLANATION,
+            )
+            .filter(|_| has_csv),
         ]
     }
 
@@ -275,6 +323,23 @@ impl ColumnFindings {
             &self.dates,
             &format!(
                 "dates that are not written as in ISO 8601 land as text{NAME_THE_FORMAT} that they are written in{format}"
+            ),
+        )
+    }
+
+    /// Text columns of times whose characters have another order than the times.
+    fn warn_of_text_times(&self, config: &SourceConfig) -> Option<Warning> {
+        let new = self.time_formats.iter().copied();
+        let formats = config.contract.dates.iter().map(String::as_str).chain(new);
+        let formats: Vec<String> = formats.map(|format| format!("\"{format}\"")).collect();
+        warn_of_columns(
+            TEXT_TIMES,
+            "contract.dates",
+            &self.text_times,
+            &format!(
+                "times of several forms land as text; keys that name a time read them, but SQL and readers of exports compare their \
+                 characters, which have another order{SET_DATES}{}]` to land timestamps, or declare the column `text` to keep them unchanged",
+                formats.join(", ")
             ),
         )
     }

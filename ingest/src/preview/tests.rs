@@ -55,7 +55,7 @@ async fn a_preview_shows_what_lands_and_writes_nothing() {
     ];
     assert_eq!(shown, expected.map(|(n, t, m, s)| (n, t, m, s.to_owned())));
     let codes: Vec<_> = found.warnings.iter().map(|w| w.code.as_str()).collect();
-    assert_eq!(codes, ["missing_spellings"]);
+    assert_eq!(codes, ["missing_spellings", "missing_words"]);
 
     let report = ingest(&config, None, &context).await.unwrap();
     assert_eq!(report.sources[0].warnings, found.warnings);
@@ -129,6 +129,27 @@ async fn distinct_values_are_those_of_all_files_of_the_sample() {
         .map(|c| (c.name.as_str(), c.compared, c.distinct))
         .collect();
     assert_eq!(counts, [("id", 4, 4), ("kind", 4, 3), ("late", 2, 2)]);
+}
+
+#[tokio::test]
+async fn integers_that_restart_with_each_group_number_its_rows() {
+    let mut text = "trial,sample,hour,gap\n".to_owned();
+    let rows = [("a", 70), ("b", 120), ("c", 95)].into_iter();
+    let rows = rows.flat_map(|(trial, rows)| (1..=rows).map(move |sample| (trial, sample)));
+    for (row, (trial, sample)) in rows.enumerate() {
+        let gap = if row == 200 {
+            String::new()
+        } else {
+            sample.to_string()
+        };
+        text += &format!("{trial},{sample},{},{gap}\n", row % 24);
+    }
+    let folder = Folder::new(&[("a.csv", text.as_bytes())]);
+    let config = pipeline(&folder.path("a.csv"), "");
+    let found = preview(&config, None, 0, &context()).await.unwrap();
+    let columns = found[0].columns.iter().filter(|column| column.numbers_rows);
+    let names: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["sample"]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, mem};
 
 use feedline_schemas::{
     commit::{BatchCounts, ChildTable, DataFile, FilePart, Ledger, Position, SourceState},
+    config::CsvConfig,
     ids::{Name, Sequence},
     report::{Warning, replace_warning},
 };
@@ -184,7 +185,9 @@ impl Run<'_> {
         self.repeats
             .load_for_slices(self.config, &mut self.log, &mut self.window, &position)
             .await?;
-        let prepared = self.prepare(batch, answers, sequence).await?;
+        let is_csv_used =
+            self.config.csv != CsvConfig::default() && infer::has_cells(batch.records());
+        let mut prepared = self.prepare(batch, answers, sequence).await?;
         let mut counts = prepared.decided.counts();
         counts.superseded = superseded
             .replaced
@@ -192,6 +195,13 @@ impl Run<'_> {
             .map(|replaced| replaced.rows)
             .sum();
         let known_warnings = self.known_warnings();
+        let mut warnings = warnings::apply(known_warnings.clone(), warnings);
+        if is_csv_used {
+            // Those of earlier batches, and of a sample of other files.
+            for held in [&mut warnings, &mut prepared.decided.warnings] {
+                held.retain(|warning| warning.code != infer::CSV_NOT_USED);
+            }
+        }
         Ok(PendingBatch {
             sequence,
             prepared,
@@ -200,7 +210,7 @@ impl Run<'_> {
             superseded,
             position,
             not_before,
-            warnings: warnings::apply(known_warnings.clone(), warnings),
+            warnings,
             known_warnings,
         })
     }

@@ -48,7 +48,8 @@ pub struct CsvConfig {
     /// Words for a missing value in columns of numbers, booleans and timestamps: `usual` (default;
     /// `NA`, `N/A`, `#N/A`, `NaN`, `NULL`, `None`, `-`, `?` and such) or `none`. With `none`, each
     /// of them is a value that does not fit its column. Text columns keep these words: `None` may
-    /// be a category. The report counts the cells that are read as missing.
+    /// be a category. A warning (`missing_words`) counts them until they are listed in `null_values`
+    /// or the type of the column is declared. The report counts the cells that are read as missing.
     #[serde(skip_serializing_if = "NullSpellings::is_usual")]
     pub null_spellings: NullSpellings,
     /// Decimal separator of numbers, one character, such as `","` for `1000,14`. Text columns are

@@ -320,6 +320,18 @@ fn an_item_that_stops_the_run_names_the_key_that_is_freeze() {
 }
 
 #[test]
+fn rounded_digits_of_items_are_counted_by_their_column() {
+    let records = [r#"{"id":1,"items":[{"n":0.5},{"n":1234567.123456789012345678}]}"#];
+    let decisions = decided(&records, ITEMS).counts().decisions;
+    let noted = &decisions["digits_rounded"]["items[].n"];
+    let sample = "`1234567.123456789012345678`";
+    assert_eq!((noted.count, noted.sample.as_str()), (1, sample));
+    let exact = "children.items.column.n.type = \"decimal\"\n";
+    let decisions = decided(&records, exact).counts().decisions;
+    assert!(!decisions.contains_key("digits_rounded"));
+}
+
+#[test]
 fn values_of_items_follow_the_modes_of_the_source() {
     let records = [
         r#"{"id":1,"items":[{"n":1,"s":"12"},{"n":2}]}"#,

@@ -1,7 +1,11 @@
 mod tables;
 
 use feedline_schemas::config::Bounded;
-use std::io::{Cursor, Write};
+use std::{
+    fs::File,
+    io::{Cursor, Seek, SeekFrom, Write},
+    time::{Duration, UNIX_EPOCH},
+};
 
 use feedline_schemas::{
     commit::Position,
@@ -9,7 +13,8 @@ use feedline_schemas::{
 };
 use zip::{CompressionMethod, write::SimpleFileOptions};
 
-use super::{Folder, gzip, pages, records, refused};
+use super::{Folder, files, gzip, pages, records, refused};
+use crate::source::Source;
 
 /// Members of an image dataset: two of one name, and one that is no image.
 const MEMBERS: &[(&str, &[u8])] = &[
@@ -128,6 +133,47 @@ async fn reading_goes_on_between_members() {
         folder.write(name, &archives()[0].1[1..]);
         let error = pages(&config, middle).await.unwrap_err();
         assert!(error.to_string().contains("it has changed"), "{error}");
+    }
+}
+
+/// Writes a zip archive of `members` to a new file that is too large to be held in memory: a gap is
+/// before its central directory.
+fn write_large_zip(path: &str, members: &[(&str, &[u8])]) -> File {
+    const GAP: u32 = 65 << 20;
+    let mut archive = zip(members, CompressionMethod::Stored);
+    let (list, end) = (entries(&archive)[0], archive.len() - 22);
+    let start = u32::try_from(list).unwrap() + GAP;
+    archive[end + 16..end + 20].copy_from_slice(&start.to_le_bytes());
+    let mut file = File::create(path).unwrap();
+    file.write_all(&archive[..list]).unwrap();
+    file.seek(SeekFrom::Current(GAP.into())).unwrap();
+    file.write_all(&archive[list..]).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_large_archive_that_is_written_between_two_pages_is_refused_at_its_end() {
+    let folder = Folder::new(&[]);
+    let members: &[(&str, &[u8])] = &[("1.jpg", b"one"), ("2.jpg", b"two"), ("3.jpg", b"three")];
+    let archive = write_large_zip(&folder.path("a.zip"), members);
+    let write_at = |s| archive.set_modified(UNIX_EPOCH + Duration::from_secs(s));
+    write_at(1000).unwrap();
+    let mut config = source(&folder, "a.zip");
+    config.batch.rows = Bounded::literal::<2>();
+    for is_written in [false, true] {
+        let mut files = files(&config);
+        let first = files.next_page(&Position::Start).await.unwrap();
+        assert_eq!(first.records.len(), 2);
+        if is_written {
+            write_at(2000).unwrap();
+        }
+        let last = files.next_page(&first.next).await;
+        if is_written {
+            let error = last.unwrap_err().to_string();
+            assert!(error.contains("it changed while it was read"), "{error}");
+        } else {
+            assert_eq!(last.unwrap().records.len(), 1);
+        }
     }
 }
 

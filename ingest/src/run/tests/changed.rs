@@ -444,3 +444,24 @@ async fn a_log_that_does_not_say_which_rows_are_whose_is_enough_for_a_single_fil
     let report = place.bring().await;
     place.check(&report, "n", &[3]).await;
 }
+
+#[tokio::test]
+async fn unused_settings_of_csv_are_no_warning_once_cells_of_csv_have_landed() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let mut config = pipeline(&format!("{}/*", folder.path().display()));
+    config.source[0].csv.percent = true;
+    let root = Store::memory();
+    for (name, text, is_expected) in [
+        ("1.ndjson", "{\"share\":1}\n", true),
+        ("2.ndjson", "{\"share\":2}\n", true),
+        ("3.csv", "share\n3%\n", false),
+        ("4.ndjson", "{\"share\":4}\n", false),
+    ] {
+        write(name, text);
+        let report = ingest(&config, None, &context(&root)).await.unwrap();
+        let mut warnings = report.sources[0].warnings.iter();
+        let is_found = warnings.any(|warning| warning.code == "csv_not_used");
+        assert_eq!(is_found, is_expected, "{name}: {report:#?}");
+    }
+}

@@ -193,6 +193,7 @@ async fn s1_types_do_not_depend_on_the_order_of_rows() {
         [
             "missing_spellings",
             "odd_values",
+            "missing_words",
             "looks_like_decimal_comma",
             "looks_like_percent",
             "looks_like_dates"

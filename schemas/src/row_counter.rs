@@ -1,0 +1,182 @@
+//! Columns of integers that number the rows of each group, such as `seq` or `Sample Number`.
+
+/// Fewest rows that are compared.
+const ROWS: u64 = 20;
+
+/// Fewest times that the numbers restart.
+const RESTARTS: u64 = 2;
+
+/// Fewest rows of a group on average: a flag that is rarely 1 fits the pattern too.
+const GROUP_ROWS: u64 = 3;
+
+/// Most numbers that do not follow the one before: a sample of a long file has eight parts.
+const JUMPS: u64 = 7;
+
+/// Rows for each such number.
+const ROWS_PER_JUMP: u64 = 100;
+
+/// The part of its length that a period of a calendar may be longer than another, as months are.
+const CYCLE: u64 = 8;
+
+/// Integers of a column in the order of its rows, compared with a row number that restarts with each group.
+///
+/// The first number is 0 or 1, and each later one is the number before plus 1, or the first number again. Groups of nearly
+/// equal lengths are a cycle, such as hours of a day or days of a month, and no row number.
+///
+/// ```
+/// use feedline_schemas::row_counter::RestartingCounter;
+///
+/// let is_row_number = |lengths: [i64; 4]| {
+///     let mut counter = RestartingCounter::default();
+///     let numbers = lengths.into_iter().flat_map(|rows| 1..=rows);
+///     numbers.for_each(|number| counter.add(Some(number)));
+///     counter.is_row_number(lengths.iter().sum::<i64>().unsigned_abs())
+/// };
+/// assert!(is_row_number([9, 14, 6, 11]));
+/// assert!(!is_row_number([12, 12, 12, 7]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestartingCounter {
+    first: i64,
+    last: Option<i64>,
+    rows: u64,
+    restarts: u64,
+    jumps: u64,
+    /// Rows of the current group so far; none if its first row was not seen.
+    group: Option<u64>,
+    /// Rows of the shortest and of the longest group before it.
+    lengths: Option<[u64; 2]>,
+    /// True if a value does not fit.
+    is_other: bool,
+}
+
+impl RestartingCounter {
+    /// Compares the cell of the next row; `None` if it has no integer.
+    pub fn add(&mut self, cell: Option<i64>) {
+        if self.is_other {
+            return;
+        }
+        let Some(number) = cell else {
+            self.is_other = true;
+            return;
+        };
+        self.rows += 1;
+        let Some(last) = self.last.replace(number) else {
+            self.first = number;
+            self.group = Some(1);
+            self.is_other = !(0..=1).contains(&number);
+            return;
+        };
+        if last.checked_add(1) == Some(number) {
+            self.group = self.group.map(|rows| rows + 1);
+        } else if number == self.first {
+            self.end_group();
+            self.restarts += 1;
+            self.group = Some(1);
+        } else {
+            self.group = None;
+            self.jumps += 1;
+            self.is_other = self.jumps > JUMPS;
+        }
+    }
+
+    fn end_group(&mut self) {
+        if let Some(rows) = self.group {
+            let [shortest, longest] = self.lengths.unwrap_or([rows; 2]);
+            self.lengths = Some([shortest.min(rows), longest.max(rows)]);
+        }
+    }
+
+    /// Returns true if the column has an integer in each of `rows` rows, and they number the rows of each group.
+    #[must_use]
+    pub fn is_row_number(&self, rows: u64) -> bool {
+        let Some([shortest, longest]) = self.lengths else {
+            return false;
+        };
+        // The last group may have more rows than were compared.
+        let longest = longest.max(self.group.unwrap_or_default());
+        let is_cycle = longest - shortest <= shortest / CYCLE;
+        let has_groups = self.restarts >= RESTARTS && self.rows >= GROUP_ROWS * (self.restarts + 1);
+        let has_few_jumps = self.jumps * ROWS_PER_JUMP <= self.rows;
+        let is_in_all = !self.is_other && self.rows == rows && rows >= ROWS;
+        is_in_all && has_groups && has_few_jumps && !is_cycle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_row_number(numbers: impl IntoIterator<Item = i64>) -> bool {
+        let mut counter = RestartingCounter::default();
+        let mut rows = 0;
+        for number in numbers {
+            counter.add(Some(number));
+            rows += 1;
+        }
+        counter.is_row_number(rows)
+    }
+
+    /// Groups of these lengths that are numbered from `first` on.
+    fn groups(first: i64, lengths: &[i64]) -> Vec<i64> {
+        let groups = lengths.iter().flat_map(|rows| first..first + rows);
+        groups.collect()
+    }
+
+    #[test]
+    fn numbers_that_restart_with_groups_of_several_lengths_are_row_numbers() {
+        assert!(is_row_number(groups(1, &[7, 12, 9])));
+        assert!(is_row_number(groups(0, &[40, 3, 25, 8])));
+        // A last group that is longer than the others.
+        assert!(is_row_number(groups(1, &[6, 6, 6, 9])));
+    }
+
+    #[test]
+    fn cycles_of_a_calendar_are_no_row_numbers() {
+        assert!(!is_row_number(groups(0, &[24, 24, 24, 5])));
+        assert!(!is_row_number(groups(0, &[7; 20])));
+        assert!(!is_row_number(groups(1, &[12; 5])));
+        // Days of the months, and weeks of the years.
+        assert!(!is_row_number(groups(1, &[31, 28, 31, 30, 31, 4])));
+        assert!(!is_row_number(groups(1, &[52, 53, 52, 10])));
+    }
+
+    #[test]
+    fn other_integers_are_no_row_numbers() {
+        // One number for all rows, one restart, and another first number.
+        assert!(!is_row_number(0..100));
+        assert!(!is_row_number(groups(1, &[40, 30])));
+        assert!(!is_row_number(groups(1990, &[20, 15, 30, 9])));
+        // A flag that is rarely 1.
+        assert!(!is_row_number((0..200).map(|row| i64::from(row % 9 == 4))));
+        // Numbers that skip one in each group.
+        let skipping = (1..=30).filter(|number| number % 10 != 5);
+        assert!(!is_row_number(
+            groups(1, &[7, 12, 9]).into_iter().chain(skipping)
+        ));
+        assert!(!is_row_number(groups(1, &[2, 4, 3])));
+    }
+
+    #[test]
+    fn a_missing_cell_ends_the_comparison() {
+        let mut counter = RestartingCounter::default();
+        for number in groups(1, &[7, 12, 9]) {
+            counter.add(Some(number));
+        }
+        assert!(counter.is_row_number(28));
+        // Rows without the column.
+        assert!(!counter.is_row_number(29));
+        counter.add(None);
+        assert!(!counter.is_row_number(29));
+    }
+
+    #[test]
+    fn a_sample_of_some_parts_of_a_long_file_is_enough() {
+        let numbers = groups(1, &[90, 140, 60, 110, 75, 130, 100, 120]);
+        let parts = numbers[..300].iter().chain(&numbers[400..]).copied();
+        assert!(is_row_number(parts));
+        // As many jumps as this are other values.
+        let jumps = groups(1, &[7, 12, 9]).into_iter().map(|number| number * 2);
+        assert!(!is_row_number(jumps));
+    }
+}
