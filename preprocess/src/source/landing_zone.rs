@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Position},
     config::SourceConfig,
+    failures::FAILED_RUNS,
     ids::{Hash128, Name, SchemaVersion, Sequence, TableName},
     manifest::SourceReference,
     record::RecordSchema,
@@ -28,9 +29,6 @@ use crate::{
 
 /// Objects read at the same time.
 const READS: usize = 16;
-
-/// Record of the runs of a source that have failed since its last successful one, in its landing folder.
-const FAILED_RUNS: &str = "failures.json";
 
 /// Landed data of a source up to a log position.
 #[derive(Clone, Debug)]
@@ -110,12 +108,7 @@ impl Landed {
         let end = last.zip(last_hash);
         let mut name = TableName::from(source.name.clone());
         let Some(end) = end.map(|(sequence, hash)| LogEnd { sequence, hash }) else {
-            let has_run = !store.list("").await?.is_empty();
-            let why = if has_run {
-                NoRows::NoBatch
-            } else {
-                NoRows::NeverRan
-            };
+            let why = why_no_entry(&store).await?;
             return Err(nothing(&name, &store, why));
         };
         let (sequence, entry_hash) = rows_changed
@@ -512,6 +505,17 @@ enum NoRows {
     NoItem(u64),
 }
 
+/// Returns the reason why the log in `store` has no entry.
+async fn why_no_entry(store: &Store) -> Result<NoRows, Error> {
+    if store.get_opt(FAILED_RUNS).await?.is_some() {
+        return Ok(NoRows::Failed);
+    }
+    Ok(match store.list("").await?.is_empty() {
+        true => NoRows::NeverRan,
+        false => NoRows::NoBatch,
+    })
+}
+
 fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
     let url = store.url();
     let (reason, advice) = match why {
@@ -529,7 +533,7 @@ fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
             format!(
                 "no rows have landed in `{url}`: the last run of `feedline ingest` failed or was deferred before it landed any"
             ),
-            "look at the error that `feedline ingest status` reports, and run `feedline ingest` again",
+            "look at what `feedline ingest status` reports, and run `feedline ingest` again",
         ),
         NoRows::NoRecord => (
             format!(

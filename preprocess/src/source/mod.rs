@@ -9,4 +9,5 @@ pub(crate) mod parquet_in_place;
 pub(crate) mod parquet_scan;
 pub(crate) mod sql;
 pub(crate) mod superseded_files;
+pub(crate) mod version_notation;
 pub(crate) mod version_order;

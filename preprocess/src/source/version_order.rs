@@ -32,12 +32,9 @@ use crate::{
     engine::scalar_function::RowFunction,
     operators::time_series::instant::Instant,
     schema::{landed_cells::typed, landed_columns::merge},
-    source::{landed_scan::read_all, landing_zone::Landed},
+    source::{landed_scan::read_all, landing_zone::Landed, version_notation::TextNotation},
     warnings::{self, VersionTexts},
 };
-
-/// Raised when texts get another order, so that a dataset in the earlier order is built again.
-pub(crate) const ORDER: u32 = 1;
 
 const FORM: &str = "_version_form";
 const TEXT: &str = "_version_text";
@@ -55,8 +52,8 @@ const FIRST_PLACE: i64 = 5_000_000_000;
 const FIRST_NANOS: i128 = 1 << 70;
 
 /// Form of a text, in the order of the forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TextForm {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextForm {
     /// No character but spaces.
     Empty,
     /// A decimal number.
@@ -68,8 +65,6 @@ pub(crate) enum TextForm {
 }
 
 impl TextForm {
-    const ALL: [Self; 4] = [Self::Empty, Self::Number, Self::Time, Self::Other];
-
     /// First byte of the order of a text.
     const fn digit(self) -> &'static str {
         match self {
@@ -111,7 +106,7 @@ impl RowFunction for VersionOrder {
     }
 }
 
-/// Form of a version that is a text: the first byte of its order.
+/// Notation of a version that is a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct VersionForm;
 
@@ -121,9 +116,18 @@ impl RowFunction for VersionForm {
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> datafusion::error::Result<ArrayRef> {
         let texts = columns[0].as_string::<i32>().iter();
-        let form = |text: &str| TextForm::with_order(text).0.digit();
-        let forms: StringArray = texts.map(|text| text.map(form)).collect();
-        Ok(Arc::new(forms))
+        let digit = |text: &str| notation_of(text).digit();
+        let notations: StringArray = texts.map(|text| text.map(digit)).collect();
+        Ok(Arc::new(notations))
+    }
+}
+
+fn notation_of(text: &str) -> TextNotation {
+    match TextForm::with_order(text).0 {
+        TextForm::Empty => TextNotation::Empty,
+        TextForm::Number => TextNotation::of_number(text.trim()),
+        TextForm::Time => TextNotation::Time,
+        TextForm::Other => TextNotation::of_other(text),
     }
 }
 
@@ -170,7 +174,7 @@ fn number_order(text: &str) -> Option<String> {
 
 /// Column that decides which row of a key is the latest, if it holds text. Of a child table, that
 /// of its records.
-pub(crate) fn text_column(source: &Landed) -> Option<&str> {
+fn text_column(source: &Landed) -> Option<&str> {
     let (key, version) = source.newest();
     let version = version.filter(|_| !key.is_empty())?;
     let records = source.records.as_deref().unwrap_or(source);
@@ -180,8 +184,8 @@ pub(crate) fn text_column(source: &Landed) -> Option<&str> {
     is_text.then_some(version)
 }
 
-/// Warns, in the log too, of versions of `source` that are ordered by the bytes of their texts, or
-/// whose texts have several forms. Reads one column.
+/// Warns, in the log too, of versions of `source` that are ordered by the bytes of their texts, whose
+/// texts have several forms, or that may be no numbers. Reads one column.
 ///
 /// # Errors
 /// Failures of the engine.
@@ -193,17 +197,17 @@ pub(crate) async fn check_versions(
         return Ok(None);
     };
     let records = source.records.as_deref().unwrap_or(source);
-    let found = Box::pin(texts_by_form(session, records, column)).await?;
+    let found = Box::pin(texts_by_notation(session, records, column)).await?;
     let name = records.reference.name.to_string();
-    let warning = warnings::version_is_text(&name, column, &found);
+    let warning = warnings::doubtful_versions(&name, column, &found);
     if let Some(Warning { message, .. }) = &warning {
         tracing::warn!("{message}");
     }
     Ok(warning)
 }
 
-/// Counts and examples of the texts in `column`, by their forms.
-async fn texts_by_form(
+/// Counts and examples of the texts in `column`, by their notations.
+async fn texts_by_notation(
     session: &SessionContext,
     records: &Landed,
     column: &str,
@@ -228,10 +232,10 @@ async fn texts_by_form(
         let [forms, least, most] = [0, 2, 3].map(|at: usize| batch.column(at).as_string::<i32>());
         let rows = batch.column(1).as_primitive::<Int64Type>();
         for row in (0..batch.num_rows()).filter(|row| forms.is_valid(*row)) {
-            let mut all = TextForm::ALL.into_iter();
-            if let Some(form) = all.find(|form| form.digit() == forms.value(row)) {
+            let mut all = TextNotation::ALL.into_iter();
+            if let Some(notation) = all.find(|one| one.digit() == forms.value(row)) {
                 found.push(VersionTexts {
-                    form,
+                    notation,
                     rows: Some(rows.value(row).unsigned_abs()),
                     least: least.value(row).to_owned(),
                     most: most.value(row).to_owned(),
@@ -239,28 +243,28 @@ async fn texts_by_form(
             }
         }
     }
-    found.sort_unstable_by_key(|texts| texts.form);
+    found.sort_unstable_by_key(|texts| texts.notation);
     Ok(found)
 }
 
 /// Warns of a text column that is the `version` of a source, if these `samples` of its values would
-/// be ordered by their bytes, or have several forms.
+/// be ordered by their bytes, have several forms, or may be no numbers.
 #[must_use]
 pub fn check_version_samples(source: &str, column: &str, samples: &[String]) -> Option<Warning> {
-    let mut by_form: BTreeMap<TextForm, BTreeSet<&str>> = BTreeMap::new();
+    let mut by_notation: BTreeMap<TextNotation, BTreeSet<&str>> = BTreeMap::new();
     for sample in samples {
-        let (form, _) = TextForm::with_order(sample);
-        by_form.entry(form).or_default().insert(sample);
+        let texts = by_notation.entry(notation_of(sample)).or_default();
+        texts.insert(sample);
     }
-    let found = by_form.into_iter().filter_map(|(form, texts)| {
+    let found = by_notation.into_iter().filter_map(|(notation, texts)| {
         Some(VersionTexts {
-            form,
+            notation,
             rows: None,
             least: (*texts.first()?).to_owned(),
             most: (*texts.last()?).to_owned(),
         })
     });
-    warnings::version_is_text(source, column, &found.collect::<Vec<_>>())
+    warnings::doubtful_versions(source, column, &found.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -364,5 +368,9 @@ mod tests {
         assert_eq!(warning.code, "version_is_text");
         assert!(warning.message.contains("`v10` and `v9`"), "{warning:?}");
         assert!(found(&["7", "2026-02-01"]).is_some());
+        assert_eq!(found(&["2024-01", "2023-12"]), None);
+        assert!(found(&["2024-01", "2023-12-01"]).is_some());
+        let warning = found(&["1.9", "1.10", "2"]).unwrap();
+        assert_eq!(warning.code, "version_is_number");
     }
 }

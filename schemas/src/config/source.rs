@@ -157,8 +157,9 @@ pub struct SourceConfig {
     /// `files`: actions for files that change, and for those that are still being written.
     #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
     pub files: FilesConfig,
-    /// `files`: details of CSV; refused with another `format`. `rest`: the same for responses in
-    /// CSV.
+    /// `files`: details of CSV. `rest`: the same for responses in CSV. `predict` reads CSV of new
+    /// rows with them, whatever the format of the source. Records of another format are not read with
+    /// them, with the warning `csv_not_used`.
     #[serde(default)]
     pub csv: CsvConfig,
     /// `files`: details of idx.
@@ -196,7 +197,10 @@ pub struct SourceConfig {
     /// RFC 3339 times are ordered as instants: without an offset in UTC, a date as its midnight.
     /// Other texts are ordered by their bytes, so `v9` is later than `v10`, and `31.01.2024` later
     /// than `01.02.2024`; the warning `version_is_text` names such a column: land dates with
-    /// `contract.column.<name>.type = "timestamp"` and `contract.dates`. In a column of several forms,
+    /// `contract.column.<name>.type = "timestamp"` and `contract.dates`. It does not name months such as
+    /// `2024-01`, ULIDs and UUIDs of version 7, whose bytes have the order of their times. Texts such as
+    /// `1.9` and `1.10` are numbers, so `1.9` is later; the warning `version_is_number` names a column
+    /// with both, since they may be version numbers of several parts. In a column of several forms,
     /// numbers are older than times, and times older than other texts. Of equal values, and of all
     /// rows by default, the row that landed last is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

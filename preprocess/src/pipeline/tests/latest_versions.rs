@@ -254,7 +254,8 @@ async fn texts_of_times_or_numbers_decide_by_their_values_in_whatever_order_they
         ("2026-02-01", "2026-02-01T00:00:00.000000001Z"),
     ];
     let numbers = [("9", "10"), ("9.5", "010"), ("-2", "-1.5"), ("9e2", "1000")];
-    for pairs in [&times[..], &numbers[..]] {
+    let months = [("2023-12", "2024-01"), ("2024-09", "2024-10")];
+    for pairs in [&times[..], &numbers[..], &months[..]] {
         let config = by_text_version();
         let mut datasets = Vec::new();
         for partitions in [1, 3] {
@@ -300,6 +301,22 @@ async fn texts_that_only_bytes_order_are_warned_of_by_build_and_export() {
                 assert!(message.contains(part), "{part}: {message}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn numbers_that_may_be_version_numbers_are_warned_of_by_build_and_export() {
+    let root = Store::memory();
+    text_versions(&root, &[("1.10", "1.9")]).await;
+    let config = by_text_version();
+    let (context, _scratch) = context(&root, 2);
+    let built = build(&config, &context).await.unwrap();
+    let (exported, _) = exported(&root, &config).await;
+    for warnings in [&built.warnings, &exported.warnings] {
+        let mut warnings = warnings.iter();
+        let found = warnings.find(|w| w.code == "version_is_number").unwrap();
+        let part = "texts such as `1.9` and `1.10` that are ordered as numbers";
+        assert!(found.message.contains(part), "{found:?}");
     }
 }
 
