@@ -13,7 +13,7 @@ use feedline_storage::Store;
 
 use super::{
     input::BuildInput,
-    sources::{chosen, frozen, input_hash},
+    sources::{BUILD_VERSION, chosen, frozen, input_hash},
     tokenizer::TokenizerInput,
 };
 use crate::{
@@ -183,7 +183,18 @@ impl Build<'_> {
         config: &DatasetConfig,
         at: Option<[&[SourceReference]; 3]>,
     ) -> Hash128 {
+        self.inputs_of_version(BUILD_VERSION, config, at)
+    }
+
+    /// The same hash as a build of another `version` has it.
+    pub(super) fn inputs_of_version(
+        &self,
+        version: u32,
+        config: &DatasetConfig,
+        at: Option<[&[SourceReference]; 3]>,
+    ) -> Hash128 {
         input_hash(
+            version,
             self.name,
             config,
             self.tokenizer

@@ -15,11 +15,14 @@ use crate::{
     Error,
     operators::{dedup::near, join},
     schema::landed_columns::nearest,
-    source::{landing_zone::Landed, parquet_in_place, version_order},
+    source::{landing_zone::Landed, parquet_in_place},
 };
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
-const BUILD_VERSION: u32 = 3;
+pub(super) const BUILD_VERSION: u32 = 4;
+
+/// Version before it, so that a rebuild can name its reason.
+pub(super) const EARLIER_BUILD_VERSION: u32 = BUILD_VERSION - 1;
 
 /// Key of the source that is the test split.
 const FROZEN: &str = "dataset.split.frozen";
@@ -233,13 +236,11 @@ struct HashedInputs<'a> {
     /// The same of the joined sources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     joined_keys: Vec<(&'a [String], Option<&'a str>)>,
-    /// Order of versions that are texts, if any source has them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text_versions: Option<u32>,
 }
 
-/// Hash of all that goes into a dataset; of its sources at other positions, where some are given.
+/// Hash of all that goes into a dataset of build version `build`; of its sources at other positions, where some are given.
 pub(super) fn input_hash(
+    build: u32,
     dataset: &Name,
     config: &DatasetConfig,
     tokenizer: Option<Hash128>,
@@ -258,14 +259,12 @@ pub(super) fn input_hash(
         }
     }
     let (keys, joined_keys) = (keys(sources), keys(joined));
-    let mut read = sources.iter().chain(joined);
-    let has_text = read.any(|source| version_order::text_column(source).is_some());
     let [own, joined, frozen] = match at {
         None => [sources, joined, frozen].map(references),
         Some(at) => at.map(|at| at.iter().collect()),
     };
     let inputs = HashedInputs {
-        build: BUILD_VERSION,
+        build,
         dataset,
         config,
         sources: own,
@@ -275,7 +274,6 @@ pub(super) fn input_hash(
         expect,
         keys,
         joined_keys,
-        text_versions: has_text.then_some(version_order::ORDER),
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

@@ -123,9 +123,7 @@ impl<'b> AppendBuild<'b> {
         check_leaks(&staged.there, &added)?;
         let shifts = find_shifts(artefact, &staged.there, &added, &self.counts.classes);
         let targets = targets_of_all(artefact, &staged.there, &added);
-        let rows = rows_of(&written.splits);
-        let unknown = unknown_categories(&written.unknown, rows, &Split::ALL);
-        self.warnings.extend(unknown);
+        self.warn_of_written(artefact, &written);
         let (session, names) = (&self.session, &build.input.names);
         Ok(AppendOutcome {
             counts: self.counts,
@@ -237,6 +235,16 @@ impl<'b> AppendBuild<'b> {
         counts.filtered = self.rejects.filtered();
         counts.rejected_targets = build.rejected_targets(&self.rejects);
         build.audit(&written.splits, &self.layout).await
+    }
+
+    /// Warns of unknown categories, and of a number that many of the written targets have.
+    fn warn_of_written(&mut self, artefact: &TransformArtefact, written: &Written) {
+        let rows = rows_of(&written.splits);
+        let unknown = unknown_categories(&written.unknown, rows, &Split::ALL);
+        let spec = &self.build.spec;
+        let repeated = written.repeated_targets(artefact, spec, "appended training row");
+        self.warnings.extend(unknown);
+        self.warnings.extend(repeated);
     }
 
     /// Looks the keys `wanted` up in `splits`, and measures the first `measured` training shards.

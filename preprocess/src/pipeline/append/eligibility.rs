@@ -14,7 +14,10 @@ use feedline_schemas::{
 use crate::{
     Error,
     operators::split::Rule,
-    pipeline::prepare::{Build, Earlier},
+    pipeline::{
+        prepare::{Build, Earlier},
+        sources::EARLIER_BUILD_VERSION,
+    },
     schema::{
         column_roles,
         landed_columns::{self, shown, values_of},
@@ -37,6 +40,9 @@ struct RowsBehind {
     behind: Vec<Landed>,
     schemas: Vec<RecordSchema>,
 }
+
+/// Why a rebuild can move rows to another split.
+const ROWS_LANDED: &str = "rows have landed since the dataset was built";
 
 /// Setting that no row can be appended under if it is true, and the reason.
 type Obstacle = (bool, &'static str);
@@ -69,7 +75,7 @@ impl Build<'_> {
         if !self.input.is_of(&manifest.sources) {
             let rows = self.input.sources.iter().map(|source| &source.reference);
             if !rows.eq(manifest.sources.iter().take(self.input.sources.len())) {
-                self.check_splits_stay()?;
+                self.check_splits_stay(ROWS_LANDED)?;
             }
             return Ok(Err("it was built from other sources".to_owned().into()));
         }
@@ -81,9 +87,9 @@ impl Build<'_> {
         };
         let is_beside = self.has_changed_beside(joined, frozen);
         if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
-            self.check_splits_stay()?;
+            self.check_splits_stay(ROWS_LANDED)?;
         }
-        if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside) {
+        if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside)? {
             return Ok(Err(reason.into()));
         }
         if let Some(reason) = self.obstacle().or_else(|| self.other_columns(&schemas)) {
@@ -138,8 +144,10 @@ impl Build<'_> {
                 Ok(found) => found,
                 Err(reason) => {
                     // New files sort before existing ones.
-                    if source.in_place.is_some() && self.matches(&self.spec.config, manifest) {
-                        self.check_splits_stay()?;
+                    let is_same = self.matches(&self.spec.config, manifest)
+                        || self.is_of_earlier_version(manifest);
+                    if source.in_place.is_some() && is_same {
+                        self.check_splits_stay(ROWS_LANDED)?;
                     }
                     let name = &source.reference.name;
                     let end = source.log_end().sequence;
@@ -165,16 +173,29 @@ impl Build<'_> {
         manifest: &Manifest,
         schemas: &[RecordSchema],
         is_beside: bool,
-    ) -> Option<String> {
-        if !self.matches(&self.spec.config, manifest) && !self.matched_at(schemas, manifest) {
-            return Some(self.other_columns(schemas).unwrap_or_else(|| {
-                "its configuration, its expectations or a joined source has changed".to_owned()
-            }));
+    ) -> Result<Option<String>, Error> {
+        if self.matches(&self.spec.config, manifest) || self.matched_at(schemas, manifest) {
+            let reason =
+                "a source that is joined to its rows, or compared with them, has landed more rows";
+            return Ok(is_beside.then(|| reason.to_owned()));
         }
-        is_beside.then(|| {
-            "a source that is joined to its rows, or compared with them, has landed more rows"
-                .to_owned()
-        })
+        if let Some(columns) = self.other_columns(schemas) {
+            return Ok(Some(columns));
+        }
+        if self.is_of_earlier_version(manifest) {
+            self.check_splits_stay("an earlier version of feedline built the dataset")?;
+            let reason = "an earlier version of feedline built it, and this one can build other rows from the same data";
+            return Ok(Some(reason.to_owned()));
+        }
+        let reason = "its configuration, its expectations, a joined source or the version of feedline has changed";
+        Ok(Some(reason.to_owned()))
+    }
+
+    /// Returns true if the version of feedline before this one built the dataset of `manifest` by this configuration.
+    fn is_of_earlier_version(&self, manifest: &Manifest) -> bool {
+        let (config, version) = (&self.spec.config, EARLIER_BUILD_VERSION);
+        let at = self.input.references_by_role(&manifest.sources);
+        self.inputs_of_version(version, config, Some(at)) == manifest.input_hash
     }
 
     /// Returns true if `config` over the rows of `manifest` gives its dataset.
@@ -245,7 +266,7 @@ impl Build<'_> {
     }
 
     /// Fails if new rows could move existing rows to another split.
-    fn check_splits_stay(&self) -> Result<(), Error> {
+    fn check_splits_stay(&self, cause: &str) -> Result<(), Error> {
         let split = &self.spec.config.split;
         let (key, why) = match &self.spec.rule {
             Rule::Range if !self.cuts_documents() => ("by", "the position among all rows decides"),
@@ -262,7 +283,7 @@ impl Build<'_> {
             _ => "split by `key`, or by `time` with `until`, so that rows can be appended",
         };
         let reason = format!(
-            "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which \
+            "{cause}, and {why}: rows that are in it could move to another split, which \
              a model may have been fitted on; pass `--refit` to split, fit and rebuild, or {advice}"
         );
         Err(Error::config(format!("dataset.split.{key}"), reason))

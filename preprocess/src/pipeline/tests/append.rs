@@ -1,4 +1,5 @@
 mod changed_columns;
+mod earlier_version;
 
 use std::{
     collections::BTreeSet,
