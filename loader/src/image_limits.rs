@@ -48,7 +48,7 @@ pub(crate) async fn settings(
         let background = settings.background.or(own);
         backgrounds.push(background.and_then(ImageBackground::colour));
         if let Some(built) = built.filter(|_| may_raise) {
-            settings.limits = raised(settings.limits, &built);
+            settings.limits = raise_limits(settings.limits, &built);
         }
     }
     Ok(ImageSettings {
@@ -74,8 +74,9 @@ async fn read_built(
     Ok(images.map(|images| images.prepared))
 }
 
-/// The larger of each limit and the one of the build.
-fn raised(limits: ImageLimits, built: &StoredImageConfig) -> ImageLimits {
+/// The larger of each limit and the one of the build: limits that accept the images which a build within `built` has stored.
+#[must_use]
+pub fn raise_limits(limits: ImageLimits, built: &StoredImageConfig) -> ImageLimits {
     // A lossless file may be larger than the one that it was made from.
     let stored_bytes = match built.store {
         ImageStore::Original | ImageStore::Jpeg => 0,
@@ -110,16 +111,19 @@ mod tests {
             pixels: 200_000_000,
             ..ImageLimits::DEFAULT
         };
-        assert_eq!(raised(ImageLimits::DEFAULT, &built), expected);
+        assert_eq!(raise_limits(ImageLimits::DEFAULT, &built), expected);
         let usual = StoredImageConfig::default();
-        assert_eq!(raised(ImageLimits::DEFAULT, &usual), ImageLimits::DEFAULT);
+        assert_eq!(
+            raise_limits(ImageLimits::DEFAULT, &usual),
+            ImageLimits::DEFAULT
+        );
         // Pixels without compression are larger than the files that they came from.
         let raw = StoredImageConfig {
             store: ImageStore::Raw,
             ..usual
         };
         assert_eq!(
-            raised(ImageLimits::DEFAULT, &raw).encoded_bytes,
+            raise_limits(ImageLimits::DEFAULT, &raw).encoded_bytes,
             256_000_000
         );
     }

@@ -81,6 +81,7 @@ pub use feedline_schemas::{
     manifest::Split,
 };
 pub use fetch::{FetchConfig, FetchError, FetchMetrics, RetryMetrics};
+pub use image_limits::raise_limits;
 pub use input::{
     config::{BadValues, ColumnMap, InputConfig, InputFormat},
     read_manifest,

@@ -13,7 +13,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_loader::image::{ImageConfig, ImageDecoder, SampleRandom};
+use feedline_loader::{
+    image::{ImageConfig, ImageDecoder, SampleRandom},
+    raise_limits,
+};
 use feedline_preprocess::{
     ExpectedInputs, Fault, Features, ImagePreparer, PassthroughType, RowsIn, RowsReading,
     TextEncoder, Transform,
@@ -22,6 +25,7 @@ use feedline_schemas::{
     config::{DatasetConfig, FileFormat, ImageBackground, PipelineConfig},
     ids::Name,
     report::PredictReport,
+    transform::TransformArtefact,
 };
 use feedline_trainer::{ChosenRun, Predictor, RowParts};
 
@@ -189,13 +193,8 @@ impl PredictParts {
         };
         let features = self.transform.features();
         let predictor = open_model(&self.chosen, &self.context, features, &mut report)?;
-        let decoder = predictor.images().map(|config| {
-            let background = Some(artefact.image_background());
-            ImageDecoder::new(ImageConfig {
-                background,
-                ..config.clone()
-            })
-        });
+        let images = predictor.images();
+        let decoder = images.map(|config| ImageDecoder::new(decoding_of(artefact, config)));
         let decoder = decoder.transpose()?;
         let reads_texts = predictor.text_length().is_some();
         let run = predictor.run();
@@ -255,6 +254,16 @@ impl PredictParts {
             }
         }
         Ok(report)
+    }
+}
+
+/// The settings `config` with the background and the limits that the loader has for a dataset of this transform.
+fn decoding_of(artefact: &TransformArtefact, config: &ImageConfig) -> ImageConfig {
+    let built = artefact.images.as_ref().map(|images| &images.prepared);
+    ImageConfig {
+        background: Some(artefact.image_background()),
+        limits: built.map_or(config.limits, |built| raise_limits(config.limits, built)),
+        ..config.clone()
     }
 }
 
@@ -385,9 +394,64 @@ pub(crate) fn image_folder(options: &cli::Predict) -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::record::ColumnType;
+    use feedline_loader::image::{Crop, ImageLimits};
+    use feedline_schemas::{
+        config::StoredImageConfig, ids::Hash128, record::ColumnType, transform::FittedImages,
+        units::ByteSize,
+    };
 
     use super::*;
+
+    fn artefact(images: Option<FittedImages>) -> TransformArtefact {
+        TransformArtefact {
+            format: String::new(),
+            version: 0,
+            hash: Hash128::new(0),
+            fitted_rows: 1,
+            null_values: Vec::new(),
+            missing_values: Vec::new(),
+            inputs: Vec::new(),
+            steps: Vec::new(),
+            features: Vec::new(),
+            target: None,
+            other_targets: Vec::new(),
+            characters: None,
+            images,
+            tokens: None,
+            signs: None,
+        }
+    }
+
+    #[test]
+    fn new_images_are_decoded_within_the_limits_of_the_dataset() {
+        let config = ImageConfig::new(8, 8, Crop::Whole);
+        let plain = decoding_of(&artefact(None), &config);
+        assert_eq!(plain.limits, ImageLimits::DEFAULT);
+        let images = FittedImages {
+            column: "photo".into(),
+            prepared: StoredImageConfig {
+                background: Some(ImageBackground::WHITE),
+                max_bytes: ByteSize::mib(100),
+                max_pixels: 200_000_000,
+                ..StoredImageConfig::default()
+            },
+            pixels: 0,
+            mean: [0.0; 3],
+            deviation: [0.0; 3],
+        };
+        let raised = decoding_of(&artefact(Some(images)), &config);
+        let limits = ImageLimits {
+            encoded_bytes: 100 << 20,
+            pixels: 200_000_000,
+            ..ImageLimits::DEFAULT
+        };
+        let expected = ImageConfig {
+            background: Some(ImageBackground::WHITE),
+            limits,
+            ..config
+        };
+        assert_eq!(raised, expected);
+    }
 
     #[test]
     fn a_column_with_the_images_themselves_is_refused_with_what_to_do() {
