@@ -5,6 +5,7 @@
 //! few batches wait between them.
 
 mod dialect;
+mod finite;
 pub(crate) mod images;
 pub(crate) mod multi;
 mod ordered;
@@ -44,11 +45,12 @@ use feedline_schemas::{
 use feedline_storage::clock::SystemClock;
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
-pub(crate) use self::{output::Output, rejected::check_any_predicted};
 use self::{
+    finite::usable,
     passthrough::{note_misfits, typed_columns, warn_of_misfits},
     unusual::{count_unusual, warn_of_unusual_rows},
 };
+pub(crate) use self::{output::Output, rejected::check_any_predicted};
 use crate::{cli, stop::Stop};
 
 /// Batches between reading and computing.
@@ -410,6 +412,9 @@ impl Answers {
             unusual,
         } = given;
         let number_of = |row: usize| (row_numbers.get(row).copied()).unwrap_or(first + row as u64);
+        // Rows in the order of columns come from no file.
+        let is_of_file = report.ordered_by.is_empty();
+        let number_in_file = |row: usize| is_of_file.then(|| number_of(row));
         let (mut columns, misfits) = typed_columns(kept, &self.kept_types);
         columns.push(Column::Counts((0..rows).map(number_of).collect()));
         columns.extend(numbers.into_iter().map(Column::Long));
@@ -426,7 +431,7 @@ impl Answers {
                 let numbers = numbers.into_iter().enumerate();
                 let numbers = numbers.map(|(row, number)| {
                     let number = Some(number).filter(|n| n.is_finite());
-                    usable(row, number_of(row), number, &mut bad)
+                    usable(row, number_in_file(row), number, &mut bad)
                 });
                 columns.push(Column::Long(numbers.collect()));
             }
@@ -435,7 +440,7 @@ impl Answers {
                 // A row is used completely or not at all.
                 for (row, numbers) in numbers.chunks_exact(width.max(1)).enumerate() {
                     let is_finite = numbers.iter().all(|number| number.is_finite());
-                    usable(row, number_of(row), is_finite.then_some(()), &mut bad);
+                    usable(row, number_in_file(row), is_finite.then_some(()), &mut bad);
                 }
                 let good = |row: usize| !bad.contains_key(&row);
                 columns.extend((0..width).map(|target| {
@@ -447,7 +452,7 @@ impl Answers {
                 let names = self.classes();
                 let classes = ids.into_iter().enumerate().map(|(row, id)| {
                     let id = id.filter(|_| probabilities[row * names.len()].is_finite());
-                    usable(row, number_of(row), id, &mut bad).map(|id| names[id].clone())
+                    usable(row, number_in_file(row), id, &mut bad).map(|id| names[id].clone())
                 });
                 columns.push(Column::Text(classes.collect()));
                 columns.extend((0..names.len()).map(|class| {
@@ -497,26 +502,6 @@ fn named_feature(name: &str) -> String {
         true => format!("feature={name}"),
         false => name.to_owned(),
     }
-}
-
-/// Returns a usable prediction of a row with this number in the file, or records its fault.
-fn usable<T>(
-    row: usize,
-    number: u64,
-    answer: Option<T>,
-    bad: &mut BTreeMap<usize, Fault>,
-) -> Option<T> {
-    if bad.contains_key(&row) {
-        return None;
-    }
-    if answer.is_none() {
-        let fault = Fault {
-            reason: "prediction_not_finite",
-            detail: format!("row {number}: the model returns no finite number"),
-        };
-        bad.insert(row, fault);
-    }
-    answer
 }
 
 fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) {

@@ -18,7 +18,7 @@ pub(super) fn leave_out_relation(used: &mut UsedRun) {
 
 impl PipelineWork<'_> {
     /// Returns a warning if the pipeline's own dataset was built with other settings of
-    /// `[dataset]`, or from other files. Newly landed rows make no difference.
+    /// `[dataset]`, from other files, or by an earlier version. Newly landed rows make no difference.
     pub(super) async fn dataset_warning(&self) -> Option<Warning> {
         let consequence = "the model is of the existing dataset";
         self.training_dataset_warning(consequence).await
@@ -45,8 +45,8 @@ impl PipelineWork<'_> {
             return None;
         }
         let message = format!(
-            "the dataset was built with other settings than `[dataset]` has now, or from other files: {consequence}; run \
-             `feedline shards build` for one with these settings"
+            "the dataset was built with other settings than `[dataset]` has now, from other files, or by an earlier \
+             version of feedline: {consequence}; run `feedline shards build` for one with these settings"
         );
         tracing::warn!(key = "dataset", "{message}");
         Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
@@ -61,9 +61,9 @@ impl PipelineWork<'_> {
             &context,
         ));
         if !built.await.map_err(|e| self.preprocess_error(e))? {
-            let reason = "it is not what the dataset was built by, so images could be decoded in another way than those that the \
-                          model knows; build the dataset again (`feedline shards build`), or use the configuration that it was \
-                          built by";
+            let reason = "it is not what the dataset was built by, or an earlier version of feedline built that, so images could \
+                          be decoded in another way than those that the model knows; build the dataset again \
+                          (`feedline shards build`), or use the configuration that it was built by";
             return Err(self.loaded.error("dataset", reason).into());
         }
         Ok(())

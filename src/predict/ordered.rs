@@ -1,7 +1,8 @@
 //! Predictions of a series, which are computed by entity and written in the order of their rows.
 //!
 //! Features need the rows of an entity one after the other, so predictions are collected first.
-//! Memory holds one prediction for each row of the output, with its passthrough columns.
+//! Memory holds the predictions of all rows of the output, with their passthrough columns; where only
+//! the transform is applied, it holds all features.
 
 use std::io::Write;
 
@@ -67,10 +68,10 @@ impl OrderedRows {
 
     /// Writes all rows in their order. Rows of entities get their number from it, in column
     /// `numbers`.
-    pub(super) fn write(
+    pub(super) fn write<W: Write + Send>(
         mut self,
         numbers: usize,
-        out: &mut RowsOut<Box<dyn Write + Send>>,
+        out: &mut RowsOut<W>,
     ) -> std::io::Result<()> {
         let mut order: Vec<usize> = (0..self.orders.len()).collect();
         order.sort_by(|a, b| self.orders[*a].cmp(&self.orders[*b]));
@@ -122,6 +123,8 @@ fn copied<T: Copy>(cells: &[T], rows: &[usize]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use feedline_preprocess::RowFormat;
+
     use super::*;
 
     #[test]
@@ -133,24 +136,56 @@ mod tests {
         assert!(EntityCell::of(None) < EntityCell::of(Some("-9")));
     }
 
+    /// Columns of a text and a number.
+    fn columns(texts: &[String], numbers: &[u64]) -> Vec<Column> {
+        let texts = texts.iter().map(|text| Some(text.clone()));
+        vec![
+            Column::Text(texts.collect()),
+            Column::Counts(numbers.to_vec()),
+        ]
+    }
+
+    /// The lines that are written.
+    fn written(rows: OrderedRows) -> Vec<String> {
+        let names = ["name", "row"].map(str::to_owned);
+        let mut file = Vec::new();
+        let mut out = RowsOut::new(&mut file, RowFormat::Csv, &names).unwrap();
+        rows.write(1, &mut out).unwrap();
+        out.finish().unwrap();
+        let text = String::from_utf8(file).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn rows_of_a_file_are_taken_in_its_order_with_all_their_cells() {
-        let mut rows = OrderedRows::default();
-        let text = |cells: &[&str]| {
-            let cells = cells.iter().map(|cell| Some((*cell).to_owned()));
-            Column::Text(cells.collect())
-        };
-        let orders = |numbers: &[u64]| numbers.iter().copied().map(RowOrder::Number).collect();
-        rows.push(
-            vec![text(&["c", "a"]), Column::Counts(vec![2, 0])],
-            orders(&[2, 0]),
-        );
-        rows.push(vec![text(&["b"]), Column::Counts(vec![1])], orders(&[1]));
-        let mut order = [0, 1, 2];
-        order.sort_by(|a, b| rows.orders[*a].cmp(&rows.orders[*b]));
-        assert_eq!(order, [1, 2, 0]);
-        assert_eq!(take(&mut rows.columns[0], &order), text(&["a", "b", "c"]));
-        let numbers = take(&mut rows.columns[1], &order);
-        assert_eq!(numbers, Column::Counts(vec![0, 1, 2]));
+        let rows = WRITTEN_ROWS as u64 + 1000;
+        let mut ordered = OrderedRows::default();
+        for rest in [1, 0] {
+            let numbers: Vec<u64> = (0..rows).rev().filter(|row| *row % 2 == rest).collect();
+            let texts: Vec<String> = numbers.iter().map(|row| format!("n{row}")).collect();
+            let orders = numbers.iter().copied().map(RowOrder::Number).collect();
+            ordered.push(columns(&texts, &numbers), orders);
+        }
+        let lines = written(ordered);
+        assert_eq!(lines[0], "name,row");
+        let expected: Vec<String> = (0..rows).map(|row| format!("n{row},{row}")).collect();
+        assert_eq!(lines[1..], expected);
+    }
+
+    #[test]
+    fn rows_of_entities_are_numbered_in_their_order_over_all_that_is_written() {
+        let rows = WRITTEN_ROWS as u64;
+        let mut ordered = OrderedRows::default();
+        for entity in ["b", "a"] {
+            let texts: Vec<String> = (0..rows).map(|row| format!("{entity}{row}")).collect();
+            let cells = || RowOrder::Entity(vec![EntityCell::of(Some(entity))]);
+            let orders = (0..rows).map(|_| cells()).collect();
+            ordered.push(columns(&texts, &vec![0; texts.len()]), orders);
+        }
+        let lines = written(ordered);
+        let expected = (0..rows).map(|row| format!("a{row},{row}"));
+        let others = (0..rows).map(|row| format!("b{row},{}", rows + row));
+        let expected: Vec<String> = expected.chain(others).collect();
+        assert_eq!(lines[1..], expected);
     }
 }

@@ -4,32 +4,34 @@
 //! New rows, and a history in a file, land in a folder of their own first, with the settings of the
 //! dataset's source. So a cell has the same meaning as in the landing zone.
 
+mod landed_file;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc::sync_channel},
+    sync::mpsc::sync_channel,
     thread,
 };
 
 use anyhow::Context as _;
-use feedline_ingest::{Landed, LandedReject};
+use feedline_ingest::Landed;
 use feedline_preprocess::{
     Column, Fault, LandedRows, SeriesBatch, SeriesRows, Transform, UnusualCells,
 };
 use feedline_schemas::{
     config::{
-        ContractConfig, CsvConfig, DatasetConfig, DeclaredType, FileFormat, Fraction, InferConfig,
-        PipelineConfig, SourceConfig,
+        ContractConfig, CsvConfig, DeclaredType, FileFormat, Fraction, InferConfig, PipelineConfig,
+        SourceConfig, TypeContract,
     },
-    record::{ColumnType, split_path},
+    record::ColumnType,
     report::{PredictReport, SourceReport},
 };
 use feedline_storage::{Store, StoreOptions, private};
-use serde_json::Value;
 use tokio::runtime::Handle;
 
+pub(crate) use self::landed_file::{FileReject, LandedFile};
 use super::{
     Answers, Given, Output, WAITING, is_own,
     ordered::{EntityCell, OrderedRows, RowOrder},
@@ -131,6 +133,28 @@ impl Landing {
         })
     }
 
+    /// The same file, where only cells of `needed` columns can reject a row. A cell of another column
+    /// that does not fit is null, since nothing but the search for duplicates reads it.
+    pub(crate) fn needing(mut self, needed: &BTreeSet<String>) -> Self {
+        let Some(source) = self.config.source.first_mut() else {
+            return self;
+        };
+        let contract = &mut source.contract;
+        let types = std::mem::replace(&mut contract.types, TypeContract::NullValue);
+        let nulls = std::mem::take(&mut contract.nulls);
+        for (name, rules) in &mut contract.column {
+            if !needed.contains(name) {
+                (rules.types, rules.nulls) = (None, None);
+            }
+        }
+        for name in needed {
+            let rules = contract.column.entry(name.clone()).or_default();
+            rules.types.get_or_insert(types);
+            rules.nulls.get_or_insert(nulls);
+        }
+        self
+    }
+
     /// The rows, once they have landed.
     pub(crate) fn landed(self) -> LandedRows {
         let mut sources = self.config.source.into_iter();
@@ -138,6 +162,7 @@ impl Landing {
             root: self.root,
             source: sources.next().expect("the pipeline has one source"),
             starts: Vec::new(),
+            rejected_columns: Vec::new(),
             is_empty: false,
         }
     }
@@ -153,23 +178,19 @@ impl Landing {
 
     /// The same file with the types of `landed` declared for the columns that have landed as others,
     /// in a folder beside this one; `None` if there are none. So a cell that does not fit rejects its
-    /// row, and does not change the type of its column. Columns that `dataset` drops stay as they are.
+    /// row or is null, and does not change the type of its column.
     pub(crate) fn retyped(
         &self,
         log: &Landed,
         landed: &BTreeMap<String, ColumnType>,
-        dataset: Option<&DatasetConfig>,
     ) -> anyhow::Result<Option<Self>> {
-        let is_dropped = |name: &String| dataset.is_some_and(|dataset| dataset.drop.contains(name));
-
         let mut typed = self.clone();
         let Some(source) = typed.config.source.first_mut() else {
             return Ok(None);
         };
         let mut names = Vec::new();
         for column in &log.schema.columns {
-            let known = landed.get(&column.name);
-            let Some(known) = known.filter(|_| !is_dropped(&column.name)) else {
+            let Some(known) = landed.get(&column.name) else {
                 continue;
             };
             let declared = declared_type(*known);
@@ -187,8 +208,8 @@ impl Landing {
         tracing::info!(
             file = %self.file,
             columns = %names.join(", "),
-            "columns are not of the types that landed: the file is read again with these types, and a row that does not fit \
-             is rejected"
+            "columns are not of the types that landed: the file is read again with these types; a cell that does not fit \
+             rejects its row if the dataset needs it"
         );
         typed.root = Store::open(&root, &StoreOptions::default())?;
         typed.config.pipeline.root = Some(root);
@@ -217,90 +238,6 @@ const fn declared_type(landed: ColumnType) -> Option<DeclaredType> {
         ColumnType::Binary => DeclaredType::Bytes,
         _ => return None,
     })
-}
-
-/// A file of rows that has landed.
-pub(crate) struct LandedFile {
-    pub(crate) rows: LandedRows,
-    pub(crate) report: SourceReport,
-    /// Rows that have not landed.
-    pub(crate) rejects: Vec<FileReject>,
-}
-
-/// A row of a file that is rejected, and so has not landed.
-pub(crate) struct FileReject {
-    /// Its number in the file, from 0.
-    number: u64,
-    reject: LandedReject,
-    /// Types that the columns of the dataset's source have landed with.
-    landed: Arc<BTreeMap<String, ColumnType>>,
-}
-
-impl FileReject {
-    /// Its cell in the column `name`, if the row could be parsed. Numbers and times in the notation of
-    /// the file are left out: the output has another one.
-    fn cell(&self, name: &str) -> Option<String> {
-        let row: Value = serde_json::from_str(&self.reject.raw).ok()?;
-        let nested = || {
-            let mut keys = split_path(name).into_iter();
-            keys.try_fold(&row, |at, key| at.get(&key))
-        };
-        let text = match row.get(name).or_else(nested)? {
-            Value::Null => return None,
-            Value::String(text) => text.clone(),
-            other => return Some(other.to_string()),
-        };
-        let is_text = self.landed.get(name) == Some(&ColumnType::Utf8);
-        (is_text || text.parse::<i64>().is_ok()).then_some(text)
-    }
-}
-
-impl LandedFile {
-    /// The file of `landing`, which has landed with this `report` and this `log`.
-    pub(crate) async fn read(
-        landing: Landing,
-        report: SourceReport,
-        log: Option<Landed>,
-        landed: &BTreeMap<String, ColumnType>,
-    ) -> anyhow::Result<Self> {
-        let types = Arc::new(landed.clone());
-        let file = landing.file.clone();
-        let mut rows = landing.landed();
-        rows.is_empty = report.rows == 0;
-        let mut rejects = Vec::new();
-        if let Some(log) = log {
-            let found = feedline_ingest::landed_rejects(&rows.root, &rows.source.name, &log);
-            let found = Box::pin(found).await;
-            let found = found.with_context(|| format!("cannot read `{file}`"))?;
-            rows.starts = starts(&log);
-            rejects.extend(found.into_iter().map(|reject| {
-                let batch = usize::try_from(reject.sequence).unwrap_or(usize::MAX);
-                let start = rows.starts.get(batch).copied().unwrap_or(0);
-                FileReject {
-                    number: start + reject.row,
-                    reject,
-                    landed: Arc::clone(&types),
-                }
-            }));
-        }
-        Ok(Self {
-            rows,
-            report,
-            rejects,
-        })
-    }
-}
-
-/// Number in the file of the row that each batch begins with.
-fn starts(log: &Landed) -> Vec<u64> {
-    let mut next = 0;
-    let entries = log.entries.iter().map(|entry| {
-        let counts = &entry.counts;
-        let start = next;
-        next += counts.rows + counts.duplicates + counts.rejected;
-        start
-    });
-    entries.collect()
 }
 
 /// Returns a name with the extension of the file's format.
@@ -486,7 +423,7 @@ fn rejected(rejects: &[FileReject], answers: &Answers, numbers: usize) -> Given 
     let fault = |row: &FileReject| Fault {
         // Replaced by the reason itself.
         reason: "row_rejected",
-        detail: row.reject.detail.clone(),
+        detail: row.detail.clone(),
     };
     Given {
         first: 0,
@@ -504,7 +441,7 @@ fn rejected(rejects: &[FileReject], answers: &Answers, numbers: usize) -> Given 
 /// Columns of the output for rows that have not landed. [`add_rejects`] has counted them.
 fn rejected_columns(given: Given, rejects: &[FileReject], answers: &Answers) -> Vec<Column> {
     let mut columns = answers.columns(given, &mut PredictReport::default());
-    let reasons = rejects.iter().map(|row| Some(row.reject.reason.clone()));
+    let reasons = rejects.iter().map(|row| Some(row.reason.clone()));
     // `error` and `detail` are the last columns.
     let error = columns.len() - 2;
     columns[error] = Column::Text(reasons.collect());
@@ -560,5 +497,42 @@ pub(crate) fn window_names(transform: &Transform, rows: &SeriesRows) -> Vec<Stri
                 .flat_map(|back| features.iter().map(move |name| format!("{name}@-{back}")))
                 .collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::{NullContract, load};
+
+    use super::*;
+
+    #[test]
+    fn only_needed_columns_keep_what_the_contract_of_the_source_does_with_their_cells() {
+        let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"x.csv\"\n\
+            contract.types = \"freeze\"\ncontract.nulls = \"quarantine_row\"\n\
+            contract.column.a.types = \"widen\"\n\
+            contract.column.b = { type = \"int\", types = \"freeze\", nulls = \"freeze\" }\n";
+        let folder = tempfile::tempdir().unwrap();
+        let url = folder.path().to_str().unwrap();
+        let landing = Landing {
+            config: load("p", text, &[]).unwrap().config,
+            root: Store::open(url, &StoreOptions::default()).unwrap(),
+            file: "x.csv".to_owned(),
+        };
+        let needed = BTreeSet::from(["a", "c"].map(str::to_owned));
+        let landing = landing.needing(&needed);
+        let contract = &landing.config.source[0].contract;
+        let modes = (contract.types, contract.nulls);
+        assert_eq!(modes, (TypeContract::NullValue, NullContract::Warn));
+        let rejects = Some(NullContract::QuarantineRow);
+        for (name, types, nulls) in [
+            ("a", Some(TypeContract::Widen), rejects),
+            ("b", None, None),
+            ("c", Some(TypeContract::Freeze), rejects),
+        ] {
+            let own = &contract.column[name];
+            assert_eq!((own.types, own.nulls), (types, nulls), "{name}");
+        }
+        assert_eq!(contract.column["b"].r#type, Some(DeclaredType::Int));
     }
 }

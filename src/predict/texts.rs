@@ -446,7 +446,7 @@ fn columns(
     let scores = scorer.score(&documents).into_iter().enumerate();
     let losses = scores.map(|(row, loss)| {
         let loss = loss.filter(|loss| loss.is_finite());
-        usable(row, first + row as u64, loss, &mut bad)
+        usable(row, Some(first + row as u64), loss, &mut bad)
     });
     let losses: Vec<Option<f64>> = losses.collect();
     let known = |cells: Vec<u64>| {

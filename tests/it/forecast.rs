@@ -67,6 +67,7 @@ fn the_next_horizon_of_each_entity_is_predicted_from_what_has_landed() {
     assert_eq!(predicted.len(), 6);
     for (row, one) in predicted.iter().enumerate() {
         let (plant, ahead) = (["north", "south"][row / 3], u32::try_from(row % 3).unwrap());
+        assert_eq!(one["row"], row);
         assert_eq!(one["plant"], plant);
         // The last reading is that of hour 239, the end of day 10.
         assert_eq!(one["at"], format!("2024-01-10 {:02}:00:00", 21 + ahead));
@@ -185,6 +186,66 @@ fn new_rows_of_a_series_keep_their_places_in_the_file() {
     let forecast = ["predict", "power.toml", "--history", "none.csv"];
     let refused = run(folder, &forecast).expect(1).stderr;
     assert!(refused.contains("no window to forecast from"), "{refused}");
+}
+
+#[test]
+fn a_bad_cell_rejects_its_row_only_where_it_is_needed_and_texts_of_that_row_stay_as_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    let readings = fs::read_to_string(folder.join("power.csv")).unwrap();
+    let mut rows = String::new();
+    for line in readings.lines() {
+        let cell = if line.ends_with("load") { "code" } else { "7" };
+        writeln!(rows, "{line},{cell}").unwrap();
+    }
+    fs::write(folder.join("power.csv"), rows).unwrap();
+    let series = SERIES.replace("[dataset]\n", "[dataset]\ndrop = [\"code\"]\n");
+    fs::write(folder.join("power.toml"), series).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+
+    let rows = "{\"plant\":\"north\",\"at\":\"2024-01-11 00:00:00\",\"warmth\":1,\"code\":\"x\"}\n\
+        {\"plant\":1.10,\"at\":123456789012345678901234,\"warmth\":\"warm\",\"code\":7}\n\
+        {\"plant\":\"south\",\"at\":\"2024-01-11 00:00:00\",\"warmth\":1,\"code\":8}\n";
+    fs::write(folder.join("new.ndjson"), rows).unwrap();
+    let only = ["predict", "power.toml", "new.ndjson", "--transform-only"];
+    let found = predicted(folder, &only);
+    // Nothing reads `code`, which may be anything.
+    fs::write(folder.join("good.ndjson"), rows.replace("\"x\"", "9")).unwrap();
+    let good = ["predict", "power.toml", "good.ndjson", "--transform-only"];
+    let good = predicted(folder, &good);
+    assert_eq!((&found[0], &found[2]), (&good[0], &good[2]));
+    let texts = [
+        ("north", "2024-01-11 00:00:00"),
+        ("1.10", "123456789012345678901234"),
+        ("south", "2024-01-11 00:00:00"),
+    ];
+    assert_eq!(found.len(), texts.len());
+    for (row, (one, (plant, at))) in found.iter().zip(texts).enumerate() {
+        assert_eq!((&one["plant"], &one["at"]), (&plant.into(), &at.into()));
+        let error = [Value::Null, "type_conflict".into()];
+        assert_eq!(one["error"], error[row % 2], "{one}");
+    }
+    let carried = [&only[..], &["--passthrough", "code"]].concat();
+    for (row, one) in predicted(folder, &carried).iter().enumerate() {
+        assert_eq!(one["error"].is_null(), row == 2, "{one}");
+    }
+
+    // A column that only the new file has, and no row that lands.
+    let row =
+        "{\"plant\":\"north\",\"at\":\"2024-01-11 00:00:00\",\"warmth\":\"warm\",\"id\":\"A7\"}\n";
+    fs::write(folder.join("bad.ndjson"), row).unwrap();
+    let options = [
+        "--transform-only",
+        "--passthrough",
+        "id",
+        "--fail-on-rejects",
+    ];
+    let bad = [&["predict", "power.toml", "bad.ndjson"][..], &options].concat();
+    let done = run(folder, &bad).expect(3);
+    let one: Value = serde_json::from_str(done.stdout.trim()).unwrap();
+    assert_eq!(one["id"], "A7", "{one}");
+    assert_eq!(one["error"], "type_conflict", "{one}");
 }
 
 /// A series of one column, and a pipeline whose windows hold its past.

@@ -21,7 +21,7 @@ use crate::{
         join::{asof, key},
         missing_filter, row_check,
         split::{self, frozen, integers, missing, named, range, time},
-        time_series::instant,
+        time_series::{RepeatedTimeCheck, instant},
     },
     source::version_order::{VersionForm, VersionOrder},
     statistics::aggregates::CELL,
@@ -37,7 +37,7 @@ macro_rules! first_of_functions {
             named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::CanonicalText,
             range::ByPlace, range::Embargo, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
             time::AfterBorder, time::ByTime, time::Timeless,
-            coerce::Category, row_check::Judge, coerce::Numeric, VersionForm, VersionOrder,
+            coerce::Category, row_check::Judge, coerce::Numeric, RepeatedTimeCheck, VersionForm, VersionOrder,
         )
     };
     (@ $with:ident $arguments:tt; $($function:ty,)+) => {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// A value of each function that travels, as it travels.
-    const VALUES: [(&str, &str); 34] = [
+    const VALUES: [(&str, &str); 35] = [
         ("feedline_behind_time", r#"{"starts":[1,2],"embargo":3}"#),
         (
             "feedline_category",
@@ -218,6 +218,10 @@ mod tests {
             r#"{"column":"text","limits":{"max_symbols":0.25}}"#,
         ),
         ("feedline_redactions", r#"["none",["phone"]]"#),
+        (
+            "feedline_repeated_time",
+            r#"{"readers":[{"format":null,"unit":null,"zone":"Europe/Rome","is_later":false},{"format":null,"unit":null,"zone":"Europe/Rome","is_later":true}]}"#,
+        ),
         ("feedline_sparse", r#"{"share":4599075939470750515}"#),
         (
             "feedline_split",

@@ -16,7 +16,10 @@ mod open;
 mod pace;
 mod series_rows;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use feedline_schemas::{
     config::{PipelineConfig, SourceConfig},
@@ -25,6 +28,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 pub use self::series_rows::SeriesRows;
+use super::prepare::Build;
 use crate::{Context, Error, Fault, Transform};
 
 /// Rows in a separate landing zone.
@@ -37,6 +41,9 @@ pub struct LandedRows {
     /// Number of the row that each batch begins with, in the file that the rows come from; a batch
     /// without an entry begins at 0.
     pub starts: Vec<u64>,
+    /// Names of columns that rejected rows have: one that no landed row has can be passed through, and
+    /// is then empty here.
+    pub rejected_columns: Vec<String>,
     /// True if no row has landed, so that there are none to read.
     pub is_empty: bool,
 }
@@ -72,6 +79,20 @@ pub struct SeriesBatch {
     pub last: Vec<Option<f64>>,
     /// Latest known value of the target whole seasons before.
     pub season: Vec<Option<f64>>,
+}
+
+/// Columns whose cells rows of the series need, with those of `keep`. A cell of another column that
+/// is not of its type need not reject its row.
+///
+/// # Errors
+/// [`Error::Config`] for a pipeline that does not fit what has landed; failures of the store.
+pub async fn series_columns(
+    config: &PipelineConfig,
+    keep: &[String],
+    context: &Context,
+) -> Result<BTreeSet<String>, Error> {
+    let build = Box::pin(Build::prepare(config, context)).await?;
+    Ok(build.needed_columns(keep))
 }
 
 /// Opens the rows of `request` for the dataset of `manifest`, with the past of their entities.

@@ -1,6 +1,10 @@
 //! `feedline predict` for rows whose features are computed from earlier rows, and for windows.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use feedline_preprocess::{Engine, SeriesRequest, SeriesRows, Transform};
@@ -38,7 +42,7 @@ impl PipelineWork<'_> {
         let folder = series::Folder::create(&context.scratch)?;
         let mut report = PredictReport::default();
         let (request, rejects) = self
-            .land_series(options, manifest, folder.path(), &mut report)
+            .land_series(options, manifest, (folder.path(), &context), &mut report)
             .await?;
         let transform = Arc::new(Transform::new(artefact)?);
         let opened = feedline_preprocess::series_rows(
@@ -81,7 +85,7 @@ impl PipelineWork<'_> {
         &self,
         options: &cli::Predict,
         manifest: &Manifest,
-        folder: &Path,
+        (folder, context): (&Path, &feedline_preprocess::Context),
         report: &mut PredictReport,
     ) -> anyhow::Result<(SeriesRequest, Vec<series::FileReject>)> {
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
@@ -91,9 +95,14 @@ impl PipelineWork<'_> {
             ..SeriesRequest::default()
         };
         let mut rejects = Vec::new();
+        let needed = match options.rows.is_some() || options.history.is_some() {
+            true => self.needed_columns(options, context).await?,
+            false => BTreeSet::new(),
+        };
         if let Some(file) = &options.rows {
             let format = options.format.map(Into::into);
             let landing = series::Landing::of(file, "rows", format, config, &landed, folder)?;
+            let landing = landing.needing(&needed);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             series::add_rejects(report, &found.report);
             rejects = found.rejects;
@@ -101,6 +110,7 @@ impl PipelineWork<'_> {
         }
         if let Some(file) = &options.history {
             let landing = series::Landing::of(file, "history", None, config, &landed, folder)?;
+            let landing = landing.needing(&needed);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             report.rejected_before += found.report.rejected;
             if found.rows.is_empty {
@@ -113,6 +123,17 @@ impl PipelineWork<'_> {
         Ok((request, rejects))
     }
 
+    /// Columns whose cells a row needs, with the passthrough columns of `options`.
+    async fn needed_columns(
+        &self,
+        options: &cli::Predict,
+        context: &feedline_preprocess::Context,
+    ) -> anyhow::Result<BTreeSet<String>> {
+        let config = &self.loaded.config;
+        let found = feedline_preprocess::series_columns(config, &options.keep, context);
+        Box::pin(found).await.map_err(|e| self.preprocess_error(e))
+    }
+
     /// Lands the file of `landing` with the types of `landed`.
     async fn land_typed(
         &self,
@@ -122,7 +143,7 @@ impl PipelineWork<'_> {
         let report = self.land(&landing).await?;
         let log = landing.log().await?;
         let retyped = match &log {
-            Some(log) => landing.retyped(log, landed, self.loaded.config.dataset.as_ref())?,
+            Some(log) => landing.retyped(log, landed)?,
             None => None,
         };
         let Some(landing) = retyped else {

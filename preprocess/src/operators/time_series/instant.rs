@@ -200,7 +200,7 @@ impl Instant {
     }
 
     /// Reader of the earlier or the later of the two instants in the hour that clocks repeat.
-    pub(crate) fn repeated(&self, is_later: bool) -> Self {
+    pub(super) fn repeated(&self, is_later: bool) -> Self {
         Self {
             is_later,
             ambiguous: None,

@@ -10,6 +10,7 @@ pub(crate) mod instant;
 mod long_steps;
 mod naive;
 mod operator;
+mod repeated_time_check;
 mod resolve;
 mod sequence;
 mod two_stack;
@@ -20,7 +21,8 @@ pub(crate) use self::{
     instant::{Instant, LocalTimes, shown},
     long_steps::LongStepCounts,
     naive::{KnownTargets, NaiveErrors, NaiveLags},
-    resolve::{check_time, resolve},
+    repeated_time_check::RepeatedTimeCheck,
+    resolve::{check_entity_roles, check_time, resolve},
     sequence::{Sequence, Windows},
 };
 

@@ -63,7 +63,8 @@ pub(crate) fn resolve(
         field => format!("{KEY}.{field}"),
     };
     let instant = check_time(&time_of(series), columns, &at)?;
-    check_entity(series, config.targets(), columns)?;
+    check_entity_roles(config)?;
+    check_entity(series, columns)?;
     if series.gaps.is_some() && series.max_gap.is_none() {
         let reason = "it says what happens beyond `max_gap`, give that too";
         return Err(Error::config(format!("{KEY}.gaps"), reason));
@@ -218,13 +219,9 @@ fn time_of(series: &SeriesConfig) -> TimeColumn {
     }
 }
 
-fn check_entity(
-    series: &SeriesConfig,
-    targets: &[String],
-    columns: &[MergedColumn],
-) -> Result<(), Error> {
+fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {
     let key = format!("{KEY}.entity");
-    for (i, name) in series.entity.iter().enumerate() {
+    for name in &series.entity {
         let column = find(&key, name, columns)?;
         let is_unfit = matches!(column.r#type, ColumnType::Binary | ColumnType::Json);
         if is_unfit || column.r#type.is_list() {
@@ -233,7 +230,22 @@ fn check_entity(
             );
             return Err(Error::config(key, reason));
         }
-        if targets.contains(name) {
+    }
+    Ok(())
+}
+
+/// Checks that the columns of the entity of a series of rows have no other role.
+///
+/// # Errors
+/// [`Error::Config`] for a target, the time, and a column that is listed twice.
+pub(crate) fn check_entity_roles(config: &DatasetConfig) -> Result<(), Error> {
+    let series = config.series.as_ref();
+    let Some(series) = series.filter(|_| config.kind.is_rows()) else {
+        return Ok(());
+    };
+    let key = format!("{KEY}.entity");
+    for (i, name) in series.entity.iter().enumerate() {
+        if config.is_target(name) {
             let reason = format!(
                 "`{name}` is the target: which rows make a series would tell a model what it is asked; remove it"
             );

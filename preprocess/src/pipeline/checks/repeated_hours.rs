@@ -24,8 +24,7 @@ use crate::{
 };
 
 const TEXT: &str = "_repeated_text";
-const EARLIER: &str = "_repeated_earlier";
-const LATER: &str = "_repeated_later";
+const REPEATED: &str = "_repeated";
 
 impl Build<'_> {
     /// Warns of local times of series and of joins by time that name two instants.
@@ -69,20 +68,12 @@ async fn count_repeated(
             if !hold_text(&generation.schema, &times.columns) {
                 continue;
             }
-            let cells = || {
-                times
-                    .columns
-                    .iter()
-                    .map(|name| ident(*name))
-                    .collect::<Vec<Expr>>()
-            };
-            let read = |is_later| times.instant.repeated(is_later).over(cells());
+            let cells: Vec<Expr> = times.columns.iter().map(|name| ident(*name)).collect();
             let rows = landed_scan::read(session, table, generation)?.select(vec![
                 ident(times.columns[0]).alias(TEXT),
-                read(false).alias(EARLIER),
-                read(true).alias(LATER),
+                times.check().over(cells).alias(REPEATED),
             ])?;
-            let rows = rows.filter(ident(EARLIER).not_eq(ident(LATER)))?;
+            let rows = rows.filter(ident(REPEATED))?;
             let counted = vec![count(lit(1_i64)), min(ident(TEXT))];
             let counted = Box::pin(rows.aggregate(Vec::new(), counted)?.collect()).await?;
             for batch in counted.iter().filter(|batch| batch.num_rows() > 0) {

@@ -3,7 +3,7 @@
 use feedline_schemas::{manifest::KeptColumn, record::ColumnType, report::Warning};
 
 use crate::{
-    operators::time_series::Instant, predict::repeated_times::RepeatedTimes,
+    operators::time_series::RepeatedTimeCheck, predict::repeated_times::RepeatedTimes,
     schema::dataset_spec::DatasetSpec, warnings::RepeatedHour,
 };
 
@@ -15,8 +15,7 @@ pub(super) struct LocalNewTimes {
     column: String,
     /// Places of the time, and of the time of day, among the passthrough columns.
     places: Vec<usize>,
-    /// Readers of the earlier and of the later instant.
-    readers: [Instant; 2],
+    check: RepeatedTimeCheck,
     found: RepeatedTimes,
 }
 
@@ -34,7 +33,7 @@ impl LocalNewTimes {
         Some(Self {
             column: series.time.clone(),
             places: times.columns.iter().map(place).collect::<Option<_>>()?,
-            readers: [false, true].map(|is_later| times.instant.repeated(is_later)),
+            check: times.check(),
             found: RepeatedTimes::default(),
         })
     }
@@ -48,17 +47,15 @@ impl LocalNewTimes {
         let Some(text) = parts.map(|parts| parts.join(" ")) else {
             return;
         };
-        let [earlier, later] = self.readers.each_ref().map(|reader| reader.of_text(&text));
-        if earlier.is_some() && later.is_some() && earlier != later {
+        if self.check.is_repeated(&text) {
             self.found.note(row, &text);
         }
     }
 
     /// Warns of the rows so far, if any.
     pub(super) fn warning(&self) -> Option<Warning> {
-        let [earlier, _] = &self.readers;
         self.found
-            .warning(RepeatedHour::Series, &self.column, earlier.zone())
+            .warning(RepeatedHour::Series, &self.column, self.check.zone())
     }
 }
 
@@ -69,11 +66,10 @@ mod tests {
     #[test]
     fn new_rows_with_a_local_time_that_clocks_show_twice_are_counted() {
         let rome = r#"{"format":null,"unit":null,"zone":"Europe/Rome","is_later":false}"#;
-        let rome: Instant = serde_json::from_str(rome).unwrap();
         let mut times = LocalNewTimes {
             column: "on".to_owned(),
             places: vec![2, 0],
-            readers: [false, true].map(|is_later| rome.repeated(is_later)),
+            check: RepeatedTimeCheck::new(&serde_json::from_str(rome).unwrap()),
             found: RepeatedTimes::default(),
         };
         assert_eq!(times.warning(), None);

@@ -1,6 +1,6 @@
 //! Opening the rows of a series: the plan of the build over landed rows and new ones.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use datafusion::{
     logical_expr::ident,
@@ -45,8 +45,9 @@ pub(super) async fn open_rows(
         return Err(Error::config("dataset.series", reason));
     }
     if !build.is_built_as(manifest).await? {
-        let reason = "it is not the configuration of the dataset, so features could differ from those of the model; \
-                      rebuild the dataset (`feedline shards build`), or use the configuration that it was built with";
+        let reason = "it is not the configuration of the dataset, or an earlier version of feedline built that, so features \
+                      could differ from those of the model; rebuild the dataset (`feedline shards build`), or use the configuration that it was \
+                      built with";
         return Err(Error::config("dataset", reason));
     }
     let scratch = Scratch::claim(&context.scratch)?;
@@ -55,12 +56,12 @@ pub(super) async fn open_rows(
     // Without any row, there is no table to plan.
     let is_replaced = |history: &LandedRows| has_new || !history.is_empty;
     if let Some(history) = request.history.filter(is_replaced) {
-        build.replace_history(&history).await?;
+        build.replace_history(&history, &request.keep).await?;
         roots.push(history.root);
     }
     let new = match request.rows {
         Some(rows) => {
-            let new = build.read_new(&rows).await?;
+            let new = build.read_new(&rows, &request.keep).await?;
             roots.push(rows.root);
             Some(new)
         }
@@ -70,16 +71,41 @@ pub(super) async fn open_rows(
 }
 
 /// New rows of a file.
+#[derive(Default)]
 struct NewRows {
     /// Those that have landed, if any.
     landed: Option<Landed>,
     /// Number in the file of the row that each batch begins with.
     starts: Vec<u64>,
+    /// Names of columns that rejected rows have.
+    rejected_columns: Vec<String>,
 }
 
 impl Build<'_> {
+    /// Columns whose cells rows of the series need: those of its entity, time, features, targets,
+    /// joins and expectations, and those of `keep`. Others only decide which rows are duplicates.
+    pub(super) fn needed_columns(&self, keep: &[String]) -> BTreeSet<String> {
+        let spec = &self.spec;
+        let series = spec.series.iter();
+        let series = series.flat_map(|series| series.clock.iter().chain(&series.of));
+        let inputs = spec.landed_inputs().map(|input| &input.name);
+        let targets = spec.targets().map(|target| &target.column);
+        let expected = spec.expect.iter().flat_map(|expect| &expect.columns);
+        let expected = expected.map(|column| &column.name);
+        let own = series.chain(inputs).chain(targets).chain(expected);
+        let mut names: BTreeSet<String> = own.chain(keep).cloned().collect();
+        names.extend(self.order_of_past());
+        let joined = spec.joins.iter().flat_map(Join::needed);
+        names.extend(joined.map(str::to_owned));
+        names
+    }
+
     /// Puts rows of `history` in the place of those that have landed.
-    async fn replace_history(&mut self, history: &LandedRows) -> Result<(), Error> {
+    async fn replace_history(
+        &mut self,
+        history: &LandedRows,
+        keep: &[String],
+    ) -> Result<(), Error> {
         if self.input.query.is_some() || self.dataset.files.is_some() {
             let reason =
                 "the past of such rows comes from the query or the files; leave out `--history`";
@@ -91,7 +117,7 @@ impl Build<'_> {
             return Ok(());
         }
         let landed = Landed::read(&history.root, &history.source, None).await?;
-        check_types(&self.input.columns, &landed)?;
+        check_types(&self.input.columns, &landed, &self.needed_columns(keep))?;
         check_not_joined(&self.spec.joins, &landed)?;
         self.input.rows = landed.rows();
         self.input.sources = vec![landed];
@@ -99,21 +125,20 @@ impl Build<'_> {
     }
 
     /// Reads the log of new rows, and checks that they can be read as those that have landed.
-    async fn read_new(&self, rows: &LandedRows) -> Result<NewRows, Error> {
-        let starts = rows.starts.clone();
+    async fn read_new(&self, rows: &LandedRows, keep: &[String]) -> Result<NewRows, Error> {
+        let mut new = NewRows {
+            landed: None,
+            starts: rows.starts.clone(),
+            rejected_columns: rows.rejected_columns.clone(),
+        };
         if rows.is_empty {
-            return Ok(NewRows {
-                landed: None,
-                starts,
-            });
+            return Ok(new);
         }
         let landed = Landed::read(&rows.root, &rows.source, None).await?;
-        check_types(&self.input.columns, &landed)?;
+        check_types(&self.input.columns, &landed, &self.needed_columns(keep))?;
         check_not_joined(&self.spec.joins, &landed)?;
-        Ok(NewRows {
-            landed: Some(landed),
-            starts,
-        })
+        new.landed = Some(landed);
+        Ok(new)
     }
 
     /// Plans the landed rows and the `new` ones as a build does, and starts to read them.
@@ -126,10 +151,14 @@ impl Build<'_> {
     ) -> Result<SeriesRows, Error> {
         let is_of_file = new.is_some();
         self.run_query(is_of_file, &scratch).await?;
-        let (new, starts) = new.map_or((None, Vec::new()), |new| (new.landed, new.starts));
+        let NewRows {
+            landed: new,
+            starts,
+            rejected_columns,
+        } = new.unwrap_or_default();
         let new_columns = new.iter().flat_map(|new| &new.generations);
         let new_columns = landed_columns::merge(new_columns.map(|generation| &generation.schema));
-        let kept = self.kept_of(keep, &new_columns)?;
+        let kept = self.kept_of(keep, &new_columns, &rejected_columns)?;
         let mut spec = self.spec_of_past(kept.clone()).await?;
         let new_rows = new.as_ref().map_or(0, Landed::rows);
         let (tables, asked) = self.tables_with(new, is_of_file)?;
@@ -220,13 +249,24 @@ impl Build<'_> {
         order.cloned().collect()
     }
 
-    /// Columns that are carried along: those of `keep`, the entity's, and the time.
-    fn kept_of(&self, keep: &[String], new: &[MergedColumn]) -> Result<Vec<KeptColumn>, Error> {
+    /// Columns that are carried along: those of `keep`, the entity's, and the time. Those that only
+    /// rejected rows have, which are named `rejected`, are texts without a value.
+    fn kept_of(
+        &self,
+        keep: &[String],
+        new: &[MergedColumn],
+        rejected: &[String],
+    ) -> Result<Vec<KeptColumn>, Error> {
         let mut all = self.input.columns.clone();
         let is_known = |name: &str, all: &[MergedColumn]| all.iter().any(|c| c.name == name);
-        for column in new {
+        let rejected = rejected.iter().filter(|name| keep.contains(name));
+        let rejected = rejected.map(|name| MergedColumn {
+            name: name.clone(),
+            r#type: ColumnType::Utf8,
+        });
+        for column in new.iter().cloned().chain(rejected) {
             if !is_known(&column.name, &all) {
-                all.push(column.clone());
+                all.push(column);
             }
         }
         let series = self.spec.series.iter();
@@ -322,11 +362,16 @@ fn check_not_joined(joins: &[Join], rows: &Landed) -> Result<(), Error> {
     }
 }
 
-/// New rows have columns of the types that landed: a text in place of a number or a time would be read in another way.
-fn check_types(known: &[MergedColumn], new: &Landed) -> Result<(), Error> {
+/// New rows have `needed` columns of the types that landed: a text in place of a number or a time would be read in another
+/// way.
+fn check_types(
+    known: &[MergedColumn],
+    new: &Landed,
+    needed: &BTreeSet<String>,
+) -> Result<(), Error> {
     let schemas = new.generations.iter();
     let new = landed_columns::merge(schemas.map(|generation| &generation.schema));
-    for column in &new {
+    for column in new.iter().filter(|column| needed.contains(&column.name)) {
         let Some(landed) = known.iter().find(|known| known.name == column.name) else {
             continue;
         };

@@ -1,18 +1,21 @@
 //! Rows of a series with their past: their numbers are those of a build, bit for bit.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use feedline_schemas::{
     ids::Name,
     manifest::NaiveMethod,
-    record::ColumnType::{self, Float64, Utf8},
+    record::ColumnType::{self, Bool, Float64, Utf8},
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use crate::{
     Error, LandedRows, SeriesBatch, SeriesRequest, Transform, build, read_manifest, read_transform,
-    series_rows,
+    series_columns, series_rows,
     testing::{Cells, LandingZone, context, pipeline, written},
 };
 
@@ -84,6 +87,11 @@ async fn given(
 
 async fn landed(root: &Store, name: &str, rows: &[Cells]) -> LandedRows {
     LandingZone::new(root, name, &COLUMNS).batch(rows).await;
+    rows_of(root, name)
+}
+
+/// The rows that have landed as `name`.
+fn rows_of(root: &Store, name: &str) -> LandedRows {
     let mut config = pipeline("sources = [\"a\"]\n");
     let mut source = config.source.remove(0);
     source.name = Name::new(name).unwrap();
@@ -91,6 +99,7 @@ async fn landed(root: &Store, name: &str, rows: &[Cells]) -> LandedRows {
         root: root.clone(),
         source,
         starts: Vec::new(),
+        rejected_columns: Vec::new(),
         is_empty: false,
     }
 }
@@ -415,6 +424,79 @@ async fn new_rows_have_their_numbers_in_the_file_and_need_no_past() {
         .await
         .unwrap();
     assert_eq!(found.rows, 0);
+}
+
+#[tokio::test]
+async fn a_column_that_only_rejected_rows_have_can_be_passed_through() {
+    let dataset = format!("{SERIES}{ALL}");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS)
+        .batch(&readings(0..20))
+        .await;
+    built(&root, &dataset).await;
+    let new = landed(&root, "new", &readings(20..22)).await;
+    let request = |is_empty: bool, rejected: &[&str]| SeriesRequest {
+        rows: Some(LandedRows {
+            rejected_columns: rejected.iter().map(|name| (*name).to_owned()).collect(),
+            is_empty,
+            ..new.clone()
+        }),
+        keep: vec!["id".to_owned()],
+        ..SeriesRequest::default()
+    };
+    for (is_empty, rows) in [(true, 0), (false, 4)] {
+        let request = request(is_empty, &["id", "v"]);
+        let (names, found) = Box::pin(given(&root, &dataset, request)).await.unwrap();
+        assert_eq!(names, ["id", "who", "at"]);
+        assert_eq!(found.kept[0], vec![None; rows]);
+    }
+    let refused = Box::pin(given(&root, &dataset, request(true, &[])));
+    let refused = refused.await.unwrap_err().to_string();
+    assert!(refused.contains("there is no column `id`"), "{refused}");
+}
+
+/// Readings of the hours `hours` with a `note` of this type.
+async fn land_noted(root: &Store, name: &str, hours: [i64; 2], note: (ColumnType, Value)) {
+    let mut columns = COLUMNS.to_vec();
+    columns.push(("note", note.0));
+    let rows = readings(hours[0]..hours[1]).into_iter().map(|mut row| {
+        row.push(note.1.clone());
+        row
+    });
+    let rows: Vec<Cells> = rows.collect();
+    LandingZone::new(root, name, &columns).batch(&rows).await;
+}
+
+#[tokio::test]
+async fn only_columns_that_rows_need_must_have_the_types_that_landed() {
+    let dataset = format!("{SERIES}{ALL}");
+    let root = Store::memory();
+    land_noted(&root, "a", [0, 20], (Utf8, json!("dry"))).await;
+    built(&root, &dataset).await;
+    land_noted(&root, "new", [20, 22], (Bool, json!(true))).await;
+    let new = rows_of(&root, "new");
+    let request = |keep: &[&str]| SeriesRequest {
+        rows: Some(new.clone()),
+        keep: keep.iter().map(|name| (*name).to_owned()).collect(),
+        ..SeriesRequest::default()
+    };
+    let (_, found) = Box::pin(given(&root, &dataset, request(&[])))
+        .await
+        .unwrap();
+    assert_eq!((found.rows, found.bad.len()), (4, 0));
+    let refused = Box::pin(given(&root, &dataset, request(&["note"])));
+    let refused = refused.await.unwrap_err().to_string();
+    let part = "column `note` holds true and false here, and text where it landed";
+    assert!(refused.contains(part), "{refused}");
+
+    let (context, _scratch) = context(&root, 2);
+    for (keep, more) in [(vec![], None), (vec!["note".to_owned()], Some("note"))] {
+        let config = pipeline(&dataset);
+        let found = Box::pin(series_columns(&config, &keep, &context)).await;
+        let expected = ["at", "v", "who", "y"].into_iter().chain(more);
+        let expected: BTreeSet<String> = expected.map(str::to_owned).collect();
+        assert_eq!(found.unwrap(), expected);
+    }
 }
 
 #[tokio::test]

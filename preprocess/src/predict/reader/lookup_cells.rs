@@ -244,19 +244,9 @@ fn repeated_rows(
         .chain(clock)
         .map(Arc::clone)
         .collect();
-    let read = |is_later| {
-        let instant = local.instant.repeated(is_later);
-        instant.call(&columns, texts.len())
-    };
-    let (earlier, later) = (read(false)?, read(true)?);
-    let (earlier, later) = (
-        earlier.as_primitive::<Int64Type>(),
-        later.as_primitive::<Int64Type>(),
-    );
-    let is_repeated = |row: &usize| {
-        earlier.is_valid(*row) && later.is_valid(*row) && earlier.value(*row) != later.value(*row)
-    };
-    Ok((0..texts.len()).filter(is_repeated).collect())
+    let found = local.check().call(&columns, texts.len())?;
+    let found = found.as_boolean();
+    Ok((0..texts.len()).filter(|row| found.value(*row)).collect())
 }
 
 /// Timestamp of a number in a column of integers; a fraction has made the column one of floats.

@@ -36,7 +36,7 @@ impl Raw<'_> {
             Self::Bool(value) => Some(value.to_string()),
             Self::Int(value) => Some(value.to_string()),
             Self::Float(value) => Some(format!("{value:?}")),
-            // A column of floats takes no text that has more digits.
+            // Of a column of floats or of an unknown type: `Written` keeps the digits of others.
             Self::Written(value, text) => Some(match number::says_the_same(text, *value) {
                 true => (*text).to_owned(),
                 false => format!("{value:?}"),

@@ -18,6 +18,8 @@ pub(super) struct Written {
     /// True if cells of CSV are also read as ISO 8601, as they are where none of the formats has
     /// year, day and month in this order.
     reads_iso_cells: bool,
+    /// True if the column holds all digits of a number of JSON.
+    keeps_digits: bool,
 }
 
 /// Result of reading a cell for its column.
@@ -53,6 +55,7 @@ impl Written {
             format: CellFormat::new(&reading.csv),
             dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
             reads_iso_cells,
+            keeps_digits: matches!(column, Some(ColumnType::Decimal | ColumnType::Utf8)),
         }
     }
 
@@ -62,8 +65,12 @@ impl Written {
     }
 
     /// The cell as the text of a passthrough column; `None` without a value. A timestamp is that which
-    /// would have landed, in any format of the file; a cell that is none stays as it is.
+    /// would have landed, in any format of the file; a cell that is none stays as it is. A number of
+    /// JSON has the digits that its column holds.
     pub(super) fn carried(&self, raw: &Raw<'_>) -> Option<String> {
+        if let (true, Raw::Written(_, text)) = (self.keeps_digits, raw) {
+            return Some((*text).to_owned());
+        }
         if self.dates.is_none() {
             return raw.carried();
         }
@@ -158,8 +165,7 @@ mod tests {
                 decimal_separator: Some(','),
                 ..CsvConfig::default()
             }),
-            dates: None,
-            reads_iso_cells: false,
+            ..Written::default()
         };
         check(
             &continental,

@@ -55,6 +55,30 @@ fn passthrough_columns_have_the_types_that_a_file_declares() {
 }
 
 #[test]
+fn passthrough_columns_that_land_as_decimals_or_texts_keep_all_digits_of_json() {
+    let landed = [
+        ("id", ColumnType::Decimal),
+        ("kind", Utf8),
+        ("size", Float64),
+    ];
+    let reading = RowsReading {
+        keep: ["id", "kind", "size", "note"].map(str::to_owned).to_vec(),
+        landed: landed.map(|(name, own)| (name.to_owned(), own)).into(),
+        ..reading(FileFormat::Ndjson, 100)
+    };
+    let digits = "0.1234567890123456789012";
+    let row = format!(
+        r#"{{"id":{digits},"kind":{digits},"size":{digits},"note":{digits},"rooms":1,"new":true}}"#
+    );
+    let stream = RowSource::Stream(Box::new(Cursor::new(row.into_bytes())));
+    let rows = RowsIn::open(stream, &reading, BUILT.transform.artefact()).unwrap();
+    let text = |text: &str| Column::Text(vec![Some(text.to_owned())]);
+    let (exact, rounded) = (text(digits), text("0.12345678901234568"));
+    let expected = vec![exact.clone(), exact, rounded.clone(), rounded];
+    assert_eq!(columns(rows), (expected, Vec::new()));
+}
+
+#[test]
 fn passthrough_columns_of_csv_and_json_are_text_unless_a_contract_declares_their_types() {
     let declared = ColumnContract {
         r#type: Some(DeclaredType::Int),

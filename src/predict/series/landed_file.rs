@@ -1,0 +1,243 @@
+//! Files of rows that have landed, with the rows that are rejected.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use feedline_ingest::{Landed, LandedReject};
+use feedline_preprocess::LandedRows;
+use feedline_readers::value::Value;
+use feedline_schemas::{
+    commit::BatchCounts,
+    record::{ColumnType, join_path},
+    report::SourceReport,
+};
+
+use super::Landing;
+
+/// A file of rows that has landed.
+pub(crate) struct LandedFile {
+    pub(crate) rows: LandedRows,
+    pub(crate) report: SourceReport,
+    /// Rows that have not landed.
+    pub(crate) rejects: Vec<FileReject>,
+}
+
+/// A row of a file that is rejected, and so has not landed.
+pub(crate) struct FileReject {
+    /// Its number in the file, from 0.
+    pub(super) number: u64,
+    pub(super) reason: String,
+    pub(super) detail: String,
+    /// The row, if it could be parsed.
+    row: Option<Value>,
+    /// Types that the columns have in the file, or otherwise in the landing zone.
+    types: Arc<BTreeMap<String, ColumnType>>,
+}
+
+impl FileReject {
+    /// Its cell in the column `name`, as an accepted row would have it: a text, or an integer or a
+    /// boolean of such a column. Others are left out, since the file may have another notation than
+    /// the output.
+    pub(super) fn cell(&self, name: &str) -> Option<String> {
+        let value = self.row.as_ref()?.at(name)?;
+        let text = match value {
+            Value::Null | Value::Fault(_) => return None,
+            Value::Text(text) | Value::Cell(text) | Value::Time(text) => text.clone(),
+            other => other.written(),
+        };
+        let is_kept = match self.types.get(name) {
+            // Lists and objects are the cells that are not of the type.
+            Some(ColumnType::Utf8) => !matches!(value, Value::List(_) | Value::Object(_)),
+            Some(ColumnType::Int64) => is_integer(&text),
+            Some(ColumnType::Bool) => ["true", "false"].contains(&text.as_str()),
+            // The column has no value in any other row.
+            None | Some(ColumnType::Null) => matches!(value, Value::Text(_) | Value::Int(_)),
+            Some(_) => false,
+        };
+        is_kept.then_some(text)
+    }
+}
+
+/// Returns true for an integer in the notation of the output: without a plus and leading zeros.
+fn is_integer(text: &str) -> bool {
+    let number = text.parse::<i64>();
+    number.is_ok_and(|number| number.to_string() == text)
+}
+
+impl LandedFile {
+    /// The file of `landing`, which has landed with this `report` and this `log`. Columns of the
+    /// dataset's source have the types `landed`.
+    pub(crate) async fn read(
+        landing: Landing,
+        report: SourceReport,
+        log: Option<Landed>,
+        landed: &BTreeMap<String, ColumnType>,
+    ) -> anyhow::Result<Self> {
+        let file = landing.file.clone();
+        let mut rows = landing.landed();
+        rows.is_empty = report.rows == 0;
+        let mut rejects = Vec::new();
+        if let Some(log) = log {
+            let found = feedline_ingest::landed_rejects(&rows.root, &rows.source.name, &log);
+            let found = Box::pin(found).await;
+            let found = found.with_context(|| format!("cannot read `{file}`"))?;
+            rows.starts = starts(log.entries.iter().map(|entry| &entry.counts));
+            let types = Arc::new(types_of(&log, landed));
+            let read = |reject| file_reject(reject, &rows.starts, &types);
+            rejects.extend(found.into_iter().map(read));
+        }
+        rows.rejected_columns = columns_of(&rejects);
+        Ok(Self {
+            rows,
+            report,
+            rejects,
+        })
+    }
+}
+
+/// The rejected row, in a file whose batches begin with the rows `starts`.
+fn file_reject(
+    reject: LandedReject,
+    starts: &[u64],
+    types: &Arc<BTreeMap<String, ColumnType>>,
+) -> FileReject {
+    let batch = usize::try_from(reject.sequence).unwrap_or(usize::MAX);
+    FileReject {
+        number: starts.get(batch).copied().unwrap_or(0) + reject.row,
+        row: Value::parse(reject.raw.as_bytes()).ok(),
+        reason: reject.reason,
+        detail: reject.detail,
+        types: Arc::clone(types),
+    }
+}
+
+/// Types of the columns: those of the file's log where it has values, otherwise those of `landed`.
+fn types_of(log: &Landed, landed: &BTreeMap<String, ColumnType>) -> BTreeMap<String, ColumnType> {
+    let mut types = landed.clone();
+    let own = log.schema.columns.iter();
+    let own = own.filter(|column| column.r#type != ColumnType::Null);
+    types.extend(own.map(|column| (column.name.clone(), column.r#type)));
+    types
+}
+
+/// Names of the columns of the rejected rows.
+fn columns_of(rejects: &[FileReject]) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for row in rejects.iter().filter_map(|reject| reject.row.as_ref()) {
+        add_columns("", row, &mut names);
+    }
+    names.into_iter().collect()
+}
+
+/// Adds the names of the columns in `value`, which is at `path` of its row.
+fn add_columns(path: &str, value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let dot = if path.is_empty() { "" } else { "." };
+                let name = format!("{path}{dot}{}", join_path([key.as_str()]));
+                add_columns(&name, value, names);
+            }
+        }
+        _ if path.is_empty() => {}
+        _ => {
+            names.insert(path.to_owned());
+        }
+    }
+}
+
+/// Number in the file of the row that each of the batches begins with.
+fn starts<'a>(batches: impl Iterator<Item = &'a BatchCounts>) -> Vec<u64> {
+    let mut next = 0;
+    let starts = batches.map(|counts| {
+        let start = next;
+        next += counts.rows + counts.duplicates + counts.rejected;
+        start
+    });
+    starts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reject(raw: &str, types: &[(&str, ColumnType)]) -> FileReject {
+        let types = types.iter().map(|(name, own)| ((*name).to_owned(), *own));
+        let reject = LandedReject {
+            sequence: 1,
+            row: 2,
+            reason: "type_conflict".to_owned(),
+            detail: String::new(),
+            raw: raw.to_owned(),
+        };
+        file_reject(reject, &[0, 10], &Arc::new(types.collect()))
+    }
+
+    #[test]
+    fn cells_of_a_rejected_row_are_those_of_an_accepted_one_or_empty() {
+        let raw = r#"{"id":123456789012345678901234,"version":1.10,"large":1e400,"word":"a","count":7,
+            "signed":"+7","float":7,"time":1704931200,"flag":true,"yes":"yes","new":"b","new_count":8,
+            "new_float":7.5,"none":null,"user":{"e.mail":"c"}}"#;
+        let types = [
+            ("id", ColumnType::Utf8),
+            ("version", ColumnType::Utf8),
+            ("large", ColumnType::Utf8),
+            ("word", ColumnType::Utf8),
+            ("count", ColumnType::Int64),
+            ("signed", ColumnType::Int64),
+            ("float", ColumnType::Float64),
+            ("time", ColumnType::Timestamp),
+            ("flag", ColumnType::Bool),
+            ("yes", ColumnType::Bool),
+            ("new", ColumnType::Null),
+            (r"user.e\.mail", ColumnType::Utf8),
+        ];
+        let row = reject(raw, &types);
+        assert_eq!(row.number, 12);
+        for (name, expected) in [
+            ("id", Some("123456789012345678901234")),
+            ("version", Some("1.10")),
+            ("large", Some("1e400")),
+            ("word", Some("a")),
+            ("count", Some("7")),
+            ("signed", None),
+            ("float", None),
+            ("time", None),
+            ("flag", Some("true")),
+            ("yes", None),
+            ("new", Some("b")),
+            ("new_count", Some("8")),
+            ("new_float", None),
+            ("none", None),
+            (r"user.e\.mail", Some("c")),
+            ("absent", None),
+        ] {
+            assert_eq!(row.cell(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn columns_of_rejected_rows_are_named_once_and_with_their_paths() {
+        let rows = [
+            reject(r#"{"b":1,"user":{"e.mail":"c","age":3}}"#, &[]),
+            reject(r#"{"a":[1],"b":2}"#, &[]),
+            reject("no,json", &[]),
+        ];
+        assert_eq!(columns_of(&rows), ["a", "b", "user.age", r"user.e\.mail"]);
+    }
+
+    #[test]
+    fn each_batch_begins_after_all_rows_of_those_before() {
+        let counts = |rows, duplicates, rejected| BatchCounts {
+            rows,
+            duplicates,
+            rejected,
+            ..BatchCounts::default()
+        };
+        let batches = [counts(5, 2, 1), counts(0, 0, 4), counts(3, 0, 0)];
+        assert_eq!(starts(batches.iter()), [0, 8, 12]);
+    }
+}
