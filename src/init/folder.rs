@@ -39,7 +39,9 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
     if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
         let has_classes = images.iter().all(|path| path.parent() != Some(folder));
         let content = Content::Images { has_classes };
+        let others = tables.iter().chain(&texts).copied();
         return Ok(Location {
+            left_out: left_out(others, "a source of images reads images alone", "read them"),
             shorter_side: shorter_side(&images),
             ..Location::plain(base, content, name)
         });
@@ -71,19 +73,26 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
         true => Content::Table,
         false => Content::Texts { is_single: false },
     };
-    let known = files.iter().filter(|path| {
+    let others = files.iter().filter(|path| {
         let path = path.to_string_lossy();
-        class_of(&path).is_some()
+        class_of(&path).is_some() && !path.ends_with(&ending)
     });
     Ok(Location {
-        left_out: left_out(known, &ending),
+        left_out: left_out(
+            others,
+            "`source.url` names the commonest ending alone",
+            "change it, or read them",
+        ),
         ..Location::plain(&pattern, content, name)
     })
 }
 
-/// Describes the files that do not have the `ending`; `None` if all have it.
-fn left_out<'a>(files: impl Iterator<Item = &'a PathBuf>, ending: &str) -> Option<String> {
-    let others = files.filter(|path| !path.to_string_lossy().ends_with(ending));
+/// Describes the `others`, files that are not read for this reason; `None` if there are none.
+fn left_out<'a>(
+    others: impl Iterator<Item = &'a PathBuf>,
+    reason: &str,
+    advice: &str,
+) -> Option<String> {
     let mut counts: Vec<(String, usize)> = count_endings(others).into_iter().collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();
     counts.sort_by_key(|(_, count)| Reverse(*count));
@@ -97,8 +106,7 @@ fn left_out<'a>(files: impl Iterator<Item = &'a PathBuf>, ending: &str) -> Optio
     };
     (count > 0).then(|| {
         format!(
-            "{} of the folder {} not read, since `source.url` names the commonest ending alone: {}{more}; change it, or read them by \
-             another `[[source]]`",
+            "{} of the folder {} not read, since {reason}: {}{more}; {advice} by another `[[source]]`",
             counted(count as u64, "file"),
             if count == 1 { "is" } else { "are" },
             named.join(", ")
@@ -256,6 +264,27 @@ mod tests {
         assert!(
             text.contains("# 3 files of the folder are not read"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn files_beside_images_are_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str| fs::write(folder.path().join(name), "x").unwrap();
+        let given = folder.path().display().to_string();
+        for name in ["1.jpg", "2.jpg", "3.png", "README"] {
+            put(name);
+        }
+        assert_eq!(Location::new(&given).unwrap().left_out, None);
+        for name in ["labels.csv", "a.txt", "b.txt"] {
+            put(name);
+        }
+        let found = Location::new(&given).unwrap();
+        assert_eq!(found.content, Content::Images { has_classes: false });
+        assert_eq!(
+            found.decisions().remove(0),
+            "3 files of the folder are not read, since a source of images reads images alone: 2 `*.txt`, 1 `*.csv`; read them by \
+             another `[[source]]`"
         );
     }
 

@@ -371,6 +371,21 @@ mod tests {
     }
 
     #[test]
+    fn an_api_without_a_target_gets_the_reason_and_the_lines_to_add() {
+        let location = Location::new("https://a.org/v1/items").unwrap();
+        let columns = ColumnRoles::without_target();
+        let text = text(&location, "p.toml", &Hints::default(), Some(&columns));
+        let config = load("p.toml", &text, &[]).unwrap().config;
+        assert!(config.dataset.is_none() && config.train.is_none(), "{text}");
+        for line in [
+            "\n# no `[dataset]` and no `[train]` are written, because",
+            "\n# [dataset]\n# target = \"COLUMN\"\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
     fn every_kind_of_pipeline_loads() {
         let columns = ColumnRoles {
             target: Some("y \"quoted\"".into()),

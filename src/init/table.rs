@@ -78,12 +78,23 @@ impl ColumnRoles {
         if columns.iter().any(|column| found.is_feature(column)) {
             found.choose_task(preview);
             found.choose_split(columns);
+            found.review_row_numbers(columns);
         } else {
             // A named target is of another model.
             let texts = columns.iter().filter(|c| is_prose(c) && target.is_none());
             found.do_without_features(texts.max_by_key(|c| shown_length(c)));
         }
         Ok(found)
+    }
+
+    /// No use of the columns, for the records of an API without a named target.
+    pub(crate) fn without_target() -> Self {
+        let decision = "no `[dataset]` and no `[train]` are written, because `init` does not guess a target among the fields of an \
+                        API; `--target COLUMN --force` writes both, or add `dataset.target`";
+        Self {
+            decisions: vec![decision.to_owned()],
+            ..Self::default()
+        }
     }
 
     /// Drops the columns that are no features; the named target is not examined.
@@ -194,6 +205,22 @@ impl ColumnRoles {
         }
     }
 
+    /// Adds the features that number the rows of each group to the decisions to review.
+    fn review_row_numbers(&mut self, columns: &[ColumnPreview]) {
+        let features = columns
+            .iter()
+            .filter(|column| column.numbers_rows && self.is_feature(column));
+        let reviews: Vec<String> = features
+            .map(|ColumnPreview { name, .. }| {
+                format!(
+                    "`{name}` counts up by one and restarts, as the row number of a group does, and is a feature; list it in \
+                     `dataset.drop` if it is no quantity"
+                )
+            })
+            .collect();
+        self.decisions.extend(reviews);
+    }
+
     /// Finds the columns that a split can be made by: timestamps and an entity with several rows.
     fn choose_split(&mut self, columns: &[ColumnPreview]) {
         let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
@@ -269,6 +296,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         compared,
         distinct,
         column_type,
+        numbers_rows,
         ..
     } = column;
     let is_unique = *compared >= MIN_ROWS && distinct == compared;
@@ -307,7 +335,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(ColumnType::Int64 | ColumnType::Utf8) if names_entity(name) => {
             Some("an identifier by its name")
         }
-        Some(ColumnType::Int64) if is_unique && is_index_name(name) => {
+        Some(ColumnType::Int64) if (is_unique || *numbers_rows) && is_index_name(name) => {
             Some("a row number by its name")
         }
         Some(_) if *compared >= MIN_ROWS && *distinct == 1 && are_all_compared => {
@@ -363,6 +391,14 @@ fn is_index_name(name: &str) -> bool {
         "rownames",
         "rank",
         "#",
+        "seq",
+        "sequence",
+        "row number",
+        "row_number",
+        "record number",
+        "record_number",
+        "sample number",
+        "sample_number",
     ]
     .contains(&lower.as_str())
 }

@@ -104,6 +104,36 @@ fn a_pipeline_that_init_writes_for_an_api_has_its_records_and_pages() {
     let text = fs::read_to_string(folder.join("things.toml")).unwrap();
     assert!(text.contains("records = \"data.items\""), "{text}");
     assert!(!text.contains("\n[dataset]"), "no target is known: {text}");
+    let reason =
+        "no `[dataset]` and no `[train]` are written, because `init` does not guess a target";
+    assert!(text.contains(&format!("\n# {reason}")), "{text}");
+    let decisions = report["decisions"].as_array().unwrap();
+    let is_reason = |decision: &Value| decision.as_str().unwrap().starts_with(reason);
+    assert_eq!(
+        decisions.iter().filter(|d| is_reason(d)).count(),
+        1,
+        "{decisions:?}"
+    );
+    let shown = run(folder, &["init", &url, "--force"]).expect(0).stdout;
+    assert!(
+        shown.contains(reason) && shown.contains("`--target COLUMN --force`"),
+        "{shown}"
+    );
+    let with_target = [
+        "init",
+        &url,
+        "--force",
+        "--to",
+        "priced.toml",
+        "--target",
+        "price",
+    ];
+    assert!(!run(folder, &with_target).expect(0).stdout.contains(reason));
+    let text = fs::read_to_string(folder.join("priced.toml")).unwrap();
+    assert!(
+        text.contains("\n[dataset]") && !text.contains(reason),
+        "{text}"
+    );
     let preview = ["preview", "things.toml", "--rows", "2", "--json"];
     let preview = run(folder, &preview).expect(0).json();
     let records = preview["sources"][0]["records"].as_array().unwrap().clone();

@@ -222,6 +222,34 @@ fn integers_that_no_float_holds_are_no_features_unless_they_are_few() {
 }
 
 #[test]
+fn row_numbers_of_groups_are_dropped_by_their_name_and_reviewed_without_one() {
+    let numbered = |name: &str, numbers_rows: bool| ColumnPreview {
+        numbers_rows,
+        ..column(name, ColumnType::Int64, 100, 40)
+    };
+    let table = preview(vec![
+        numbered("Sample Number", true),
+        numbered("cycle", true),
+        numbered("seq", false),
+        column("price", ColumnType::Float64, 100, 90),
+    ]);
+    let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+    let [dropped] = &found.dropped[..] else {
+        panic!("{:?}", found.dropped)
+    };
+    assert_eq!(
+        (dropped.column.as_str(), dropped.reason.as_str()),
+        ("Sample Number", "a row number by its name")
+    );
+    let decisions = found.decisions.iter();
+    let reviewed: Vec<&String> = decisions
+        .filter(|decision| decision.contains("row number of a group"))
+        .collect();
+    assert_eq!(reviewed.len(), 1, "{:?}", found.decisions);
+    assert!(reviewed[0].starts_with("`cycle` counts up by one and restarts"));
+}
+
+#[test]
 fn dates_that_land_as_text_are_no_categories() {
     let mut table = preview(vec![
         column("date", ColumnType::Utf8, 9000, 150),
