@@ -104,7 +104,7 @@ pub use operators::expectations::{ExpectedInputs, infer_expectations};
 pub use operators::text;
 pub use pipeline::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
-    check_columns, is_built_by, refit, series_rows,
+    check_columns, is_built_by, refit, series_columns, series_rows,
 };
 pub use predict::image_preparer::ImagePreparer;
 pub use predict::joins::{RowJoins, row_joins};
@@ -127,3 +127,4 @@ pub use steps::{NumberFormat, describe_step};
 pub use tokenizer::Tokenizer;
 pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
+pub use warnings::looks_like_row_number;

@@ -1,7 +1,7 @@
 //! Rows that a check has looked at, as the build of the dataset would read them.
 
 use feedline_ingest::SourcePreview;
-use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
+use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION, looks_like_row_number};
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
     report::Warning,
@@ -25,6 +25,7 @@ impl RowsLookedAt<'_> {
     pub(super) async fn judge(&self, sources: &mut [CheckedSource], root: &Store) {
         self.warn_of_missing_targets(sources);
         self.warn_of_large_integers(sources);
+        self.warn_of_row_numbers(sources);
         if !self.are_read_as_they_land() {
             return;
         }
@@ -48,6 +49,21 @@ impl RowsLookedAt<'_> {
             if let Some(source) = sources.find(|source| source.name == preview.source) {
                 let warning = preview.warn_of_large_integers(|name| self.reads_as_number(name));
                 source.warnings.extend(warning);
+            }
+        }
+    }
+
+    /// Warns of numeric features by default that number the rows of each group.
+    fn warn_of_row_numbers(&self, sources: &mut [CheckedSource]) {
+        for preview in self.previews {
+            let features = preview.columns.iter().filter(|column| {
+                let is_listed = self.settings.features.contains(&column.name);
+                column.numbers_rows && !is_listed && self.dataset.numeric.contains(&column.name)
+            });
+            let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
+            let mut sources = sources.iter_mut();
+            if let Some(source) = sources.find(|source| source.name == preview.source) {
+                source.warnings.extend(looks_like_row_number(&names));
             }
         }
     }

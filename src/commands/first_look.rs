@@ -260,11 +260,10 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
         (Some(preview), Content::Table) => {
             Some(ColumnRoles::decide(preview, options.target.as_deref())?)
         }
-        // For API records, the target of a model is unknown unless it is given.
-        (Some(preview), Content::Api) => match &options.target {
-            Some(target) => Some(ColumnRoles::decide(preview, Some(target))?),
-            None => None,
-        },
+        (Some(preview), Content::Api) => Some(match &options.target {
+            Some(target) => ColumnRoles::decide(preview, Some(target))?,
+            None => ColumnRoles::without_target(),
+        }),
         _ => None,
     };
     if let (Some(preview), Some(columns)) = (&mut previewed, &columns) {

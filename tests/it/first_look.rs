@@ -22,6 +22,36 @@ fn write_pipeline(folder: &Path, url: &str, more: &str) {
 }
 
 #[test]
+fn a_row_number_that_restarts_with_each_group_is_reported_before_it_lands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut text = "trial,step,load,y\n".to_owned();
+    for (trial, rows) in ["a", "b", "c", "d"].into_iter().zip([70, 120, 95, 60]) {
+        for step in 1..=rows {
+            let load = f64::from(step * 7919 % 1000) / 8.0;
+            writeln!(text, "{trial},{step},{load},{}", load * 2.0 + 0.5).unwrap();
+        }
+    }
+    fs::write(folder.join("t.csv"), text).unwrap();
+    let init = ["init", "t.csv", "--to", "p.toml", "--target", "y", "--json"];
+    let report = run(folder, &init).expect(0).json();
+    let mut decisions = report["decisions"].as_array().unwrap().iter();
+    let start = "`step` counts up by one and restarts, as the row number of a group does";
+    assert!(
+        decisions.any(|decision| decision.as_str().unwrap().starts_with(start)),
+        "{report}"
+    );
+    let check = ["check", "p.toml", "--json"];
+    let checked = run(folder, &check).expect(0).json();
+    let found = codes(&checked["sources"][0]["warnings"]).contains(&"looks_like_row_number");
+    assert!(found, "{checked}");
+    let dropped = [&check[..], &["--set", "dataset.drop=[\"step\"]"]].concat();
+    let checked = run(folder, &dropped).expect(0).json();
+    let found = codes(&checked["sources"][0]["warnings"]).contains(&"looks_like_row_number");
+    assert!(!found, "{checked}");
+}
+
+#[test]
 fn columns_that_files_name_differently_and_large_integers_are_reported_before_they_land() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

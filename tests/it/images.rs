@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use flate2::{Compression, Crc, write::ZlibEncoder};
+use feedline_testkit::png::encode_rgb;
 
 use crate::support::{pipeline, python, run, shared_data};
 
@@ -239,30 +239,8 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
 
 /// The image of [`ppm`] as a PNG.
 fn png(i: u32) -> Vec<u8> {
-    let rows = ppm(i).split_off(b"P6\n12 12\n255\n".len());
-    let mut pixels = ZlibEncoder::new(Vec::new(), Compression::fast());
-    for row in rows.chunks(3 * 12) {
-        pixels.write_all(&[0]).unwrap();
-        pixels.write_all(row).unwrap();
-    }
-    let mut header = [12_u32.to_be_bytes(), 12_u32.to_be_bytes()].concat();
-    header.extend([8, 2, 0, 0, 0]);
-    let pixels = pixels.finish().unwrap();
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (name, content) in [
-        (b"IHDR", &header),
-        (b"IDAT", &pixels),
-        (b"IEND", &Vec::new()),
-    ] {
-        let mut crc = Crc::new();
-        crc.update(name);
-        crc.update(content);
-        file.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
-        file.extend(name);
-        file.extend(content);
-        file.extend(crc.sum().to_be_bytes());
-    }
-    file
+    let pixels = ppm(i).split_off(b"P6\n12 12\n255\n".len());
+    encode_rgb(&pixels, 12)
 }
 
 /// Writes 90 images of two classes, of which 6 end early.

@@ -1,13 +1,13 @@
 //! Images with transparent pixels, from a build to a prediction.
 
-use std::{collections::BTreeSet, fs, io::Write, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use feedline_loader::{
     Loader, LoaderConfig, Seed, Split,
     image::{Crop, ImageConfig},
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
-use flate2::{Compression, Crc, write::ZlibEncoder};
+use feedline_testkit::png;
 use serde_json::Value;
 
 use crate::support::{pipeline, run};
@@ -25,31 +25,7 @@ fn alpha(i: u32) -> Vec<u8> {
 
 /// A PNG of black pixels with this alpha.
 fn glyph(alpha: &[u8]) -> Vec<u8> {
-    let mut pixels = ZlibEncoder::new(Vec::new(), Compression::fast());
-    for row in alpha.chunks(SIDE as usize) {
-        pixels.write_all(&[0]).unwrap();
-        for alpha in row {
-            pixels.write_all(&[0, 0, 0, *alpha]).unwrap();
-        }
-    }
-    let pixels = pixels.finish().unwrap();
-    let mut header = [SIDE.to_be_bytes(), SIDE.to_be_bytes()].concat();
-    header.extend([8, 6, 0, 0, 0]);
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (name, content) in [
-        (b"IHDR", &header),
-        (b"IDAT", &pixels),
-        (b"IEND", &Vec::new()),
-    ] {
-        let mut crc = Crc::new();
-        crc.update(name);
-        crc.update(content);
-        file.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
-        file.extend(name);
-        file.extend(content);
-        file.extend(crc.sum().to_be_bytes());
-    }
-    file
+    png::encode_black(alpha, SIDE as usize)
 }
 
 /// Pixels of all images that the loader gives of a dataset, without further settings.

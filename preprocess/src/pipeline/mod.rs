@@ -31,7 +31,9 @@ use crate::{
 };
 use append::eligibility::NotAppendable;
 pub use checks::columns::{CheckedDataset, check, check_columns};
-pub use entity_history::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
+pub use entity_history::{
+    LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_columns, series_rows,
+};
 use full::FullBuild;
 use prepare::Build;
 pub(crate) use sources::check_table;

@@ -14,6 +14,7 @@ mod images;
 mod latest_versions;
 mod leaks;
 mod near_duplicates;
+mod row_numbers;
 mod series;
 mod several_contents;
 mod sizes;

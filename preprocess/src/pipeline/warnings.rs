@@ -235,7 +235,7 @@ impl Build<'_> {
     }
 
     /// Fitted features by default that landed as integers.
-    fn integers_by_default(&self, artefact: &TransformArtefact) -> Vec<&str> {
+    pub(super) fn integers_by_default(&self, artefact: &TransformArtefact) -> Vec<&str> {
         let is_integer = |name: &str| {
             let mut columns = self.input.columns.iter();
             columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)

@@ -26,7 +26,7 @@ use crate::{
     engine::scratch::Scratch,
     operators::split::{ShuffleKey, code},
     pass_progress::PassProgress,
-    schema::system_columns,
+    schema::{dataset_spec::DatasetSpec, system_columns},
     shards::{
         shard_layout::ShardLayout,
         writer::{Leaving, SplitWriter},
@@ -136,6 +136,19 @@ impl Written {
         let train = self.splits.iter().find(|split| split.split == Split::Train);
         let rows = train.map_or(0, |split| split.rows);
         extremes::warnings(artefact, &self.extremes, &self.targets, rows)
+    }
+
+    /// Warnings of a number that many of the written training rows have as a target, far from all others. `noun` names such a
+    /// row.
+    pub(super) fn repeated_targets(
+        &self,
+        artefact: &TransformArtefact,
+        spec: &DatasetSpec,
+        noun: &str,
+    ) -> Vec<Warning> {
+        let expect = spec.expect.as_ref();
+        let expected = expect.map_or(&[][..], |expect| &expect.columns);
+        self.extremes[0].repeated_ends(artefact, &self.targets, expected, noun)
     }
 
     /// The numeric targets of `artefact` over the training rows.

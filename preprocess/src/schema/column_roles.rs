@@ -113,12 +113,29 @@ pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
             "write finite numbers; NaN is always missing",
         ));
     }
-    no_effect::check_dropped(config)
+    check_roles(config)
 }
 
-/// Every column the configuration names is there, and in one role.
-fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
-    let lists = [
+/// Checks that no list names a column twice, and that no column is in two roles that exclude each other.
+fn check_roles(config: &DatasetConfig) -> Result<(), Error> {
+    for (key, names) in named_lists(config) {
+        let mut seen = BTreeSet::new();
+        if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+            return Err(Error::config(key, format!("`{name}` is listed twice")));
+        }
+    }
+    no_effect::check_dropped(config)?;
+    no_effect::check_listed_twice(config)?;
+    time_series::check_entity_roles(config)?;
+    conflicts::check_keys(config)?;
+    let targets = config.targets().iter();
+    let mut history = targets.filter(|target| config.features.contains(target));
+    history.try_for_each(|target| check_history(config, target))
+}
+
+/// Lists of columns in the configuration, each with its key.
+fn named_lists(config: &DatasetConfig) -> impl Iterator<Item = (String, &[String])> {
+    let lists: [(&str, &[String]); 7] = [
         ("dataset.target", config.targets()),
         ("dataset.features", &config.features),
         ("dataset.drop", &config.drop),
@@ -127,23 +144,24 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
         ("dataset.passthrough", &config.passthrough),
         ("dataset.dedup_ignore", &config.dedup_ignore),
     ];
-    for (key, names) in lists {
-        check_list(key, names, columns)?;
-    }
-    for (i, step) in config.step.iter().flatten().enumerate() {
-        check_list(&format!("dataset.step.{i}.columns"), &step.columns, columns)?;
+    let lists = lists.map(|(key, names)| (key.to_owned(), names));
+    let steps = config.step.iter().flatten().enumerate();
+    let steps = steps.flat_map(|(i, step)| {
         let by = step.by().map_or(&[][..], std::slice::from_ref);
-        check_list(&format!("dataset.step.{i}.by"), by, columns)?;
-    }
-    no_effect::check_listed_twice(config)
+        let columns = step.columns.as_slice();
+        [
+            (format!("dataset.step.{i}.columns"), columns),
+            (format!("dataset.step.{i}.by"), by),
+        ]
+    });
+    lists.into_iter().chain(steps)
 }
 
-fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        find(key, name, columns)?;
-        if !seen.insert(name) {
-            return Err(Error::config(key, format!("`{name}` is listed twice")));
+/// Checks that every column that the configuration names exists.
+fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    for (key, names) in named_lists(config) {
+        for name in names {
+            find(&key, name, columns)?;
         }
     }
     Ok(())

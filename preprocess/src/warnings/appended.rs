@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use super::{
     categories::UNKNOWN_CATEGORIES,
-    cells::{INFINITE_CAPPED, NAN_MISSING, TEXTS_NOT_NUMBERS},
+    cells::{INFINITE_CAPPED, NAN_MISSING, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS},
     keys::MISSING_KEYS,
     message::{COLUMNS, GROUPS, first_of, percent, share, warning},
     sizes::OF_SIZES,
@@ -17,8 +17,9 @@ use super::{
 use crate::schema::landed_columns::shown;
 
 /// Codes of warnings whose figures cover the rows of one build alone.
-const OF_ONE_BUILD: [&str; 5] = [
+const OF_ONE_BUILD: [&str; 6] = [
     TEXTS_NOT_NUMBERS,
+    TARGET_REPEATS_EXTREME,
     INFINITE_CAPPED,
     MISSING_KEYS,
     NAN_MISSING,
@@ -39,7 +40,9 @@ pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<W
     });
     for new in appended {
         let is_same = |old: &&mut Warning| match new.code.as_str() {
-            TEXTS_NOT_NUMBERS => old.code == new.code && column(old) == column(&new),
+            TEXTS_NOT_NUMBERS | TARGET_REPEATS_EXTREME => {
+                old.code == new.code && column(old) == column(&new)
+            }
             code => old.code == code,
         };
         match all.iter_mut().find(is_same) {

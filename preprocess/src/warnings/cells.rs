@@ -10,6 +10,9 @@ use crate::{schema::landed_columns::shown, statistics::profile::outside::FarOuts
 /// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
 pub(crate) const TEXTS_NOT_NUMBERS: &str = "texts_not_numbers";
 
+/// Code of a warning about a number that many targets have, far from all others, in the rows of one build.
+pub(crate) const TARGET_REPEATS_EXTREME: &str = "target_repeats_extreme";
+
 /// Code of a warning about infinite cells of all columns, in the rows of one build.
 pub(super) const INFINITE_CAPPED: &str = "infinite_capped";
 

@@ -183,6 +183,18 @@ fn of_columns(warned: &[(&str, ColumnWarning)]) -> Vec<Warning> {
     found
 }
 
+/// Warns of integer features that count up by one and restart, as a number of the rows of each group does.
+pub fn looks_like_row_number(columns: &[&str]) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "integers that count up by one and restart, as the row number of a group does, and a feature: {}; leave it out \
+             with `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+            listed(columns, "`")
+        );
+        warning("looks_like_row_number", "dataset.drop", message)
+    })
+}
+
 /// Warns of integer features that differ from row to row, as identifiers do.
 pub(crate) fn look_like_identifiers(columns: &[&str], rows: u64) -> Option<Warning> {
     (!columns.is_empty()).then(|| {

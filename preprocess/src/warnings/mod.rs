@@ -24,10 +24,11 @@ mod spelling;
 mod versions;
 pub(crate) mod zone;
 
+pub use self::features::looks_like_row_number;
 pub(crate) use self::{
     appended::{many_rejects, new_rows_differ, with_appended},
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
-    cells::{TEXTS_NOT_NUMBERS, far_outside, infinite_capped, nan_missing},
+    cells::{TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside, infinite_capped, nan_missing},
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
         EqualParts, are_many, duplicates_dropped, equal_as_read, equal_rows, labels_differ,
@@ -47,7 +48,7 @@ pub(crate) use self::{
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
-    versions::{VersionTexts, version_is_text},
+    versions::{VersionTexts, doubtful_versions},
     zone::{RepeatedHour, repeated_hour},
 };
 

@@ -38,11 +38,11 @@ use crate::{
     },
 };
 
-/// Checks the keys that say what makes rows equal; their columns are there.
+/// Checks the keys that say what makes rows equal, as far as that needs no columns.
 ///
 /// # Errors
 /// [`Error::Config`] for keys that do not go together.
-pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+pub(crate) fn check_keys(config: &DatasetConfig) -> Result<(), Error> {
     let ignored = &config.dedup_ignore;
     let given = [
         ("dataset.dedup_ignore", !ignored.is_empty()),
@@ -71,6 +71,16 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
         );
         return Err(Error::config("dataset.dedup_ignore", reason));
     }
+    Ok(())
+}
+
+/// Checks that rows have a column to differ in.
+///
+/// # Errors
+/// [`Error::Config`] where all are ignored, and as [`check_keys`].
+pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    check_keys(config)?;
+    let ignored = &config.dedup_ignore;
     let is_left = |column: &MergedColumn| is_content(config, &column.name);
     if !ignored.is_empty() && !columns.iter().any(is_left) {
         let reason =

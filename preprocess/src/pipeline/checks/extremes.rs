@@ -8,12 +8,13 @@ use std::cmp::Ordering;
 
 use feedline_schemas::{
     count::counted,
+    expect::ExpectedColumn,
     manifest::Split,
     report::Warning,
     transform::{FittedStep, FittedTarget, TransformArtefact},
 };
 
-use crate::statistics::exact_sum::ExactMoments;
+use crate::{statistics::exact_sum::ExactMoments, warnings::TARGET_REPEATS_EXTREME};
 
 /// Share of the variance above which one row is all that a column says.
 const SHARE: f64 = 0.9;
@@ -134,6 +135,25 @@ impl Extremes {
         }
     }
 
+    /// Warns of a number of each target that many training rows have, far from all others. `targets` are those of these rows,
+    /// as stored; `noun` names such a row.
+    pub(in crate::pipeline) fn repeated_ends(
+        &self,
+        artefact: &TransformArtefact,
+        targets: &[ExactMoments],
+        expected: &[ExpectedColumn],
+        noun: &str,
+    ) -> Vec<Warning> {
+        let ends = self.targets.iter().zip(targets);
+        let repeated = artefact
+            .targets()
+            .zip(ends)
+            .filter_map(|(target, (ends, moments))| {
+                repeated_end(target, (ends.as_ref()?, moments), expected, noun)
+            });
+        repeated.collect()
+    }
+
     /// Features with a number whose square is at least `least`, by their names in `standardized`:
     /// none for features of another number.
     fn beyond(&self, least: f64, standardized: &[Option<String>]) -> Vec<String> {
@@ -174,21 +194,19 @@ pub(in crate::pipeline) fn warnings(
     let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
     let ends = splits[0].targets.iter().zip(targets);
     let of_targets = artefact.targets().zip(ends);
-    let rounded = of_targets.clone().filter_map(|(target, (ends, moments))| {
+    let rounded = of_targets.filter_map(|(target, (ends, moments))| {
         rounded_target(target, ends.as_ref()?.numbers(), moments)
     });
-    let repeated = of_targets
-        .filter_map(|(target, (ends, moments))| repeated_end(target, ends.as_ref()?, moments));
-    let dominated = dominated.into_iter().chain(far);
-    dominated.chain(rounded).chain(repeated).collect()
+    dominated.into_iter().chain(far).chain(rounded).collect()
 }
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
-/// others, as a number that means a missing value is.
+/// others, as a number that means a missing value is; not if it is `expected`.
 fn repeated_end(
     target: &FittedTarget,
-    ends: &RangeEnds,
-    moments: &ExactMoments,
+    (ends, moments): (&RangeEnds, &ExactMoments),
+    expected: &[ExpectedColumn],
+    noun: &str,
 ) -> Option<Warning> {
     let FittedTarget::Regression {
         column,
@@ -202,17 +220,33 @@ fn repeated_end(
     let (number, rows, [from, to]) = apart(ends, moments.count())?;
     // 32 bits hold some seven digits of the stored number.
     let rounding = f64::from(f32::EPSILON) * (ends.size() * scale.abs() + offset.abs());
+    let (value, is_lowest) = (number * scale + offset, number < from);
+    let mut of_column = expected.iter().filter(|other| other.name == *column);
+    if of_column.any(|expected| allows(expected, value, rounding, is_lowest)) {
+        return None;
+    }
+    let bound = if is_lowest { "min" } else { "max" };
     let shown = |stored: f64| shown(stored * scale + offset, rounding);
     let message = format!(
         "{} have the target `{column}` of about {}, and all others are from about {} to {}: such a number often means that the \
          value is missing; if so, list it as the data have it in `dataset.missing_values`, and allow such rows to be rejected by \
-         `dataset.max_reject_fraction`",
-        counted(rows, "training row"),
+         `dataset.max_reject_fraction`; if it is a value, give the column a `{bound}` that allows it in the file of \
+         `dataset.expect`, which turns this warning off",
+        counted(rows, noun),
         shown(number),
         shown(from),
         shown(to),
     );
-    Some(Warning::new("target_repeats_extreme", message).with_key("dataset.missing_values"))
+    Some(Warning::new(TARGET_REPEATS_EXTREME, message).with_key("dataset.missing_values"))
+}
+
+/// Returns true if the expectations of a column have a bound at this end of its range that allows `number`, which `rounding`
+/// may have moved.
+fn allows(expected: &ExpectedColumn, number: f64, rounding: f64, is_lowest: bool) -> bool {
+    match is_lowest {
+        true => expected.min.is_some_and(|min| min <= number + rounding),
+        false => expected.max.is_some_and(|max| max >= number - rounding),
+    }
 }
 
 /// The lowest or highest number if many of `all` rows have it and it is far from the others, with its
@@ -348,6 +382,8 @@ fn named(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::transform::InputKind;
+
     use super::*;
 
     #[test]
@@ -365,6 +401,11 @@ mod tests {
     /// The message about a target that is -200 in `repeated` of 1,000 rows, and from 0 to `largest`
     /// in the others.
     fn warned(repeated: u16, largest: f32) -> Option<String> {
+        warned_beside(repeated, largest, &[])
+    }
+
+    /// As [`warned`], where columns are `expected`.
+    fn warned_beside(repeated: u16, largest: f32, expected: &[ExpectedColumn]) -> Option<String> {
         let mut extremes = Extremes::default();
         let mut moments = ExactMoments::default();
         for row in 0..1000_u16 {
@@ -382,7 +423,34 @@ mod tests {
             offset: 0.0,
         };
         let ends = extremes.targets[0].unwrap();
-        repeated_end(&target, &ends, &moments).map(|warning| warning.message)
+        let found = repeated_end(&target, (&ends, &moments), expected, "training row");
+        found.map(|warning| warning.message)
+    }
+
+    #[test]
+    fn a_bound_that_allows_the_repeated_number_turns_the_warning_off() {
+        let expected = |name: &str, min: Option<f64>, max: Option<f64>| ExpectedColumn {
+            name: name.to_owned(),
+            kind: InputKind::Numeric,
+            required: false,
+            min,
+            max,
+            max_missing_fraction: None,
+            unique: false,
+            values: None,
+        };
+        let is_warned = |expected: ExpectedColumn| warned_beside(180, 12.0, &[expected]).is_some();
+        assert!(!is_warned(expected("co", Some(-200.0), None)));
+        assert!(!is_warned(expected("co", Some(-500.0), Some(12.0))));
+        // Such a row violates it, where it is kept with a warning.
+        assert!(is_warned(expected("co", Some(0.0), None)));
+        assert!(is_warned(expected("co", None, Some(12.0))));
+        assert!(is_warned(expected("no", Some(-200.0), None)));
+        let message = warned(180, 12.0).unwrap();
+        assert!(
+            message.ends_with("a `min` that allows it in the file of `dataset.expect`, which turns this warning off"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -104,6 +104,7 @@ impl Build<'_> {
             Rule::Time(time) if has_no_time => time.advice(),
             _ => None,
         };
+        let advice = advice.or_else(|| advice_on_missing_texts(by_reason));
         let has = |reason: &str| by_reason.contains_key(reason);
         advice.unwrap_or_else(|| {
             let advice = if has(reject_reason::MISSING_KEY) {
@@ -247,6 +248,18 @@ impl Build<'_> {
             }),
         }
     }
+}
+
+/// Advice where most rejected rows have no text.
+fn advice_on_missing_texts(by_reason: &BTreeMap<String, u64>) -> Option<String> {
+    let without = *by_reason.get(reject_reason::NO_TEXT)?;
+    let all: u64 = by_reason.values().sum();
+    (without > all / 2).then(|| {
+        format!(
+            "{without} of the {all} have a missing, empty or blank text (`no_text`): leave such rows out in the source or with a \
+             condition in `dataset.sql`, or raise the limit"
+        )
+    })
 }
 
 /// Error for documents whose division gives `parts` equal parts in several splits.

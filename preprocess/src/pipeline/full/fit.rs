@@ -138,8 +138,7 @@ impl FullBuild<'_> {
         fitted: &FittedDataset,
     ) -> Result<(), Error> {
         let (build, session) = (self.build, &self.session);
-        let (rows, notes) = (&staged.rows, &staged.notes);
-        let duplicates = self.counts.duplicates;
+        let (rows, notes, duplicates) = (&staged.rows, &staged.notes, self.counts.duplicates);
         let many = build.many_duplicates(rows, duplicates, notes.copied.clone());
         let many = Box::pin(many).await?;
         let labelled = notes.labelled.clone().filter(|_| duplicates > 0);
@@ -154,6 +153,7 @@ impl FullBuild<'_> {
         let repeated = Box::pin(build.repeated_hours(session)).await?;
         let nan = Box::pin(build.nan_cells(session, build.tables(), &notes.nan)).await?;
         let versions = Box::pin(build.text_versions(session)).await?;
+        let numbers = Box::pin(build.row_numbers(session, fitted.artefact())).await?;
         self.warnings.extend(many);
         self.warnings.extend(build.left_at_landing());
         self.warnings.extend(labels);
@@ -162,7 +162,8 @@ impl FullBuild<'_> {
         self.warnings.extend(split_warnings);
         self.warnings.extend(alike);
         self.warnings.extend(repeated);
-        self.warnings.extend(nan.into_iter().chain(versions));
+        self.warnings
+            .extend(nan.into_iter().chain(versions).chain(numbers));
         self.warnings.extend(staged.texts.iter().cloned());
         let train = rows.rows(Split::Train);
         let without_values = warnings::without_train_values(&fitted.without_values, train);

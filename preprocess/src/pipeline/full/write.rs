@@ -44,6 +44,8 @@ impl FullBuild<'_> {
         let (build, artefact) = (self.build, fitted.artefact());
         self.count_written(fitted, written);
         self.warnings.extend(written.extreme_warnings(artefact));
+        let repeated = written.repeated_targets(artefact, &build.spec, "training row");
+        self.warnings.extend(repeated);
         self.rejects.merge(std::mem::take(&mut written.rejects));
         build
             .check_rejects(&self.session, &self.rejects, self.distinct)

@@ -204,6 +204,67 @@ async fn appended_rows_with_many_rejects_are_a_warning_of_the_report_until_all_r
     assert!(matches!(error, Error::TooManyRejects { .. }), "{error}");
 }
 
+/// 400 rows from `from` on; every fifth has the target -20,000 if `is_marked`.
+fn with_marked_targets(from: u32, is_marked: bool) -> Vec<Cells> {
+    let rows = (from..from + 400).map(|i| {
+        let mut cells = row(i, "a");
+        if is_marked && i.is_multiple_of(5) {
+            cells[3] = json!(-20_000.0);
+        }
+        cells
+    });
+    rows.collect()
+}
+
+#[tokio::test]
+async fn a_target_repeated_far_from_all_others_is_found_in_appended_rows_and_may_be_expected() {
+    const CODE: &str = "target_repeats_extreme";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("expect.toml");
+    let text = "[[column]]\nname = \"y\"\nkind = \"numeric\"\nmin = -20000.0\n";
+    std::fs::write(&file, text).unwrap();
+    let expected = format!("{PLAIN}expect = {{ file = \"{}\" }}\n", file.display());
+    for (dataset, is_warned) in [(PLAIN, true), (expected.as_str(), false)] {
+        let root = Store::memory();
+        let mut zone = landed(&root, &with_marked_targets(0, false)).await;
+        let report = build_with(&root, dataset, 2).await.unwrap();
+        check_none(&report, CODE);
+        zone.batch(&with_marked_targets(400, true)).await;
+        let report = build_with(&root, dataset, 2).await.unwrap();
+        assert!(report.added.is_some(), "{report:?}");
+        if !is_warned {
+            check_none(&report, CODE);
+            continue;
+        }
+        let parts = [
+            "appended training rows have the target `y` of about -20000,",
+            "give the column a `min` that allows it in the file of `dataset.expect`",
+        ];
+        check_warning(&report, CODE, "dataset.missing_values", &parts);
+    }
+}
+
+#[tokio::test]
+async fn appended_rows_with_a_repeated_target_are_counted_beside_those_of_the_build() {
+    const CODE: &str = "target_repeats_extreme";
+    let root = Store::memory();
+    let mut zone = landed(&root, &with_marked_targets(0, true)).await;
+    let first = build_with(&root, PLAIN, 2).await.unwrap();
+    let found = of_code(&first, CODE);
+    let [before] = found[..] else {
+        panic!("{:#?}", first.warnings)
+    };
+    assert!(before.message.contains(" training rows have the target"));
+    zone.batch(&with_marked_targets(400, true)).await;
+    let report = build_with(&root, PLAIN, 2).await.unwrap();
+    let parts = [
+        before.message.as_str(),
+        "; in the rows appended last: ",
+        " appended training rows have the target `y`",
+    ];
+    check_warning(&report, CODE, "dataset.missing_values", &parts);
+}
+
 #[tokio::test]
 async fn rows_rejected_for_their_missing_key_are_held_to_the_limit_of_rejects() {
     let root = Store::memory();

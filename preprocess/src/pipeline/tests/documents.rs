@@ -76,6 +76,27 @@ async fn rows_without_a_text_are_rejects_and_no_duplicates() {
 }
 
 #[tokio::test]
+async fn too_many_rows_without_a_text_are_counted_in_the_error_with_the_key_of_the_limit() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("text", Utf8)]);
+    let mut rows: Vec<Cells> = (0..100).map(|i| vec![json!(format!("text {i}"))]).collect();
+    rows.extend((0..25).map(|i| vec![json!(" ".repeat(i % 3))]));
+    zone.batch(&rows).await;
+    let dataset = format!("{DOCUMENTS}{TRAIN}");
+    let error = build_with(&root, &dataset, 2).await.unwrap_err();
+    let error = error.to_string();
+    for part in [
+        "25 of 125 rows were rejected, more than `dataset.max_reject_fraction` = 0.05 allows (no_text: 25)",
+        "25 of the 25 have a missing, empty or blank text (`no_text`): leave such rows out in the source",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let report = build_with(&root, &format!("{dataset}max_reject_fraction = 0.5\n"), 2).await;
+    let expected = BTreeMap::from([("no_text".to_owned(), 25)]);
+    assert_eq!(report.unwrap().rejected_by_reason, expected);
+}
+
+#[tokio::test]
 async fn personal_data_is_out_of_every_shard_and_counted() {
     let root = Store::memory();
     let mut texts: Vec<String> = (0..50)

@@ -1,7 +1,5 @@
 //! Images with transparent pixels.
 
-use std::io::Write;
-
 use arrow::array::AsArray;
 use feedline_image::Encoding;
 use feedline_schemas::{
@@ -10,7 +8,7 @@ use feedline_schemas::{
     report::DatasetReport,
 };
 use feedline_storage::Store;
-use flate2::{Compression, Crc, write::ZlibEncoder};
+use feedline_testkit::png;
 use serde_json::json;
 
 use crate::{
@@ -29,31 +27,7 @@ fn alpha(i: u8) -> Vec<u8> {
 
 /// A PNG of black pixels with this alpha.
 fn glyph(alpha: &[u8]) -> Vec<u8> {
-    let mut pixels = ZlibEncoder::new(Vec::new(), Compression::fast());
-    for row in alpha.chunks(SIDE as usize) {
-        pixels.write_all(&[0]).unwrap();
-        for alpha in row {
-            pixels.write_all(&[0, 0, 0, *alpha]).unwrap();
-        }
-    }
-    let pixels = pixels.finish().unwrap();
-    let mut header = [SIDE.to_be_bytes(), SIDE.to_be_bytes()].concat();
-    header.extend([8, 6, 0, 0, 0]);
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (name, content) in [
-        (b"IHDR", &header),
-        (b"IDAT", &pixels),
-        (b"IEND", &Vec::new()),
-    ] {
-        let mut crc = Crc::new();
-        crc.update(name);
-        crc.update(content);
-        file.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
-        file.extend(name);
-        file.extend(content);
-        file.extend(crc.sum().to_be_bytes());
-    }
-    file
+    png::encode_black(alpha, SIDE as usize)
 }
 
 /// 100 opaque images and two glyphs that differ in alpha alone.

@@ -1,5 +1,6 @@
 //! Warnings of default decisions of a build, with figures and the key that changes each.
 
+mod no_rows;
 mod rows;
 
 use feedline_schemas::{
@@ -561,37 +562,6 @@ async fn warnings_are_no_part_of_the_fingerprint() {
     manifest.warnings.clear();
     manifest.dropped_columns.clear();
     assert_eq!(manifest.compute_fingerprint(), manifest.fingerprint);
-}
-
-#[tokio::test]
-async fn a_source_without_rows_says_why() {
-    let columns = [("x", Float64), ("y", Float64)];
-    let root = Store::memory();
-    let error = build_with(&root, "sources = [\"a\"]\n", 1)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.ends_with("run `feedline ingest` first"), "{error}");
-    let (root, _) = landed(&columns, &[]).await;
-    let error = build_with(&root, "sources = [\"a\"]\n", 1)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("`feedline ingest` has read the source and found no record in it")
-            && error.contains("the file is empty or has a header line alone"),
-        "{error}"
-    );
-    let failed = root.child("landing/a");
-    failed.put("failures.json", "{}".into()).await.unwrap();
-    let error = build_with(&root, "sources = [\"a\"]\n", 1)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("the last run of `feedline ingest` failed or was deferred"),
-        "{error}"
-    );
 }
 
 #[tokio::test]

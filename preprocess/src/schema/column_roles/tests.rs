@@ -220,6 +220,40 @@ fn steps_that_do_not_fit_the_columns_are_refused() {
 }
 
 #[test]
+fn a_column_in_two_roles_is_refused_before_any_column_is_known() {
+    for (dataset, message) in [
+        (
+            "features = [\"town\", \"town\"]",
+            "`dataset.features`: `town` is listed twice",
+        ),
+        (
+            "step = [{ type = \"impute\", columns = [\"rooms\", \"rooms\"] }]",
+            "`dataset.step.0.columns`: `rooms` is listed twice",
+        ),
+        (
+            "categorical = [\"town\"]\ndrop = [\"town\"]",
+            "`dataset.drop`: `town` is also listed in `dataset.categorical`",
+        ),
+        (
+            "target = \"price\"\nfeatures = [\"rooms\", \"price\"]",
+            "`dataset.features`: `price` is the target",
+        ),
+        (
+            "target = \"price\"\ndedup_ignore = [\"price\"]",
+            "`dataset.dedup_ignore`: `price` is the target",
+        ),
+        (
+            "target = \"price\"\nseries = { time = \"at\", unit = \"s\", entity = [\"price\"] }",
+            "`dataset.series.entity`: `price` is the target",
+        ),
+    ] {
+        let config = pipeline(dataset).dataset.unwrap();
+        let error = check_numbers(&config).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
 fn columns_in_two_roles_are_refused() {
     check_refused(
         "features = [\"town\"]\ndrop = [\"town\"]",

@@ -1,6 +1,6 @@
 //! Clusters of near-duplicates with several values of the target.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use arrow::{array::AsArray, datatypes::UInt64Type, util::display::array_value_to_string};
 use datafusion::{logical_expr::ident, prelude::DataFrame};
@@ -13,24 +13,26 @@ use crate::{Error, operators::dedup::conflicts::LabelConflicts, schema::system_c
 struct Targets {
     rows: u64,
     least: String,
-    most: String,
+    /// Absent if all rows have the same target.
+    most: Option<String>,
 }
 
 impl Targets {
     fn new(target: String) -> Self {
         Self {
             rows: 1,
-            least: target.clone(),
-            most: target,
+            least: target,
+            most: None,
         }
     }
 
     fn add(&mut self, target: String) {
         self.rows += 1;
         if target < self.least {
-            self.least = target;
-        } else if target > self.most {
-            self.most = target;
+            let before = mem::replace(&mut self.least, target);
+            self.most.get_or_insert(before);
+        } else if target > *self.most.as_ref().unwrap_or(&self.least) {
+            self.most = Some(target);
         }
     }
 }
@@ -66,9 +68,37 @@ pub(super) async fn count(
     }
     let mut found = LabelConflicts::default();
     for (first, targets) in clusters {
-        if targets.least != targets.most {
-            found.add(targets.rows, first, [targets.least, targets.most]);
+        if let Some(most) = targets.most {
+            found.add(targets.rows, first, [targets.least, most]);
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(targets: &[&str]) -> (u64, String, Option<String>) {
+        let mut targets = targets.iter().map(|target| (*target).to_owned());
+        let mut found = Targets::new(targets.next().unwrap());
+        targets.for_each(|target| found.add(target));
+        (found.rows, found.least, found.most)
+    }
+
+    #[test]
+    fn the_last_target_of_a_cluster_is_kept_only_where_it_differs_from_the_first() {
+        assert_eq!(ends(&["a", "a", "a"]), (3, "a".to_owned(), None));
+        for targets in [
+            ["a", "b", "c"],
+            ["c", "b", "a"],
+            ["b", "a", "c"],
+            ["c", "a", "b"],
+        ] {
+            let expected = (3, "a".to_owned(), Some("c".to_owned()));
+            assert_eq!(ends(&targets), expected, "{targets:?}");
+        }
+        let expected = (3, "a".to_owned(), Some("b".to_owned()));
+        assert_eq!(ends(&["b", "a", "b"]), expected);
+    }
 }

@@ -1,0 +1,97 @@
+//! Features that number the rows of each group: only the order of the landed rows shows them.
+
+use arrow::{array::AsArray, datatypes::Int64Type};
+use datafusion::{
+    logical_expr::{Expr, ident},
+    prelude::SessionContext,
+};
+use feedline_schemas::{
+    record::{ColumnType, RecordSchema, system},
+    report::Warning,
+    row_counter::RestartingCounter,
+    transform::TransformArtefact,
+};
+
+use crate::{
+    Error,
+    pipeline::prepare::Build,
+    source::{
+        landed_scan,
+        landing_zone::{Generation, Landed},
+    },
+    warnings,
+};
+
+/// First rows of a source that are compared.
+const ROWS: usize = 10_000;
+
+/// Most files that they are read from.
+const FILES: usize = 16;
+
+impl Build<'_> {
+    /// Warns of features by default that number the rows of each group, by the first rows of the first source.
+    pub(in crate::pipeline) async fn row_numbers(
+        &self,
+        session: &SessionContext,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let source = self.tables().first();
+        // Rows of a query have another order, and files that are read in place have no batches.
+        let source = source.filter(|source| source.local.is_none() && source.in_place.is_none());
+        let Some((source, first)) = source.and_then(|s| Some((s, s.generations.first()?))) else {
+            return Ok(None);
+        };
+        let mut names = self.integers_by_default(artefact);
+        names.retain(|name| is_integer(&first.schema, name));
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let (counters, rows) = Box::pin(count(session, source, first, &names)).await?;
+        let counted = names.into_iter().zip(&counters);
+        let found = counted.filter(|(_, counter)| counter.is_row_number(rows));
+        let found: Vec<&str> = found.map(|(name, _)| name).collect();
+        Ok(warnings::looks_like_row_number(&found))
+    }
+}
+
+fn is_integer(schema: &RecordSchema, name: &str) -> bool {
+    let mut columns = schema.columns.iter();
+    columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
+}
+
+/// Compares the columns `names` in the first rows of `generation`, and returns the number of rows too.
+async fn count(
+    session: &SessionContext,
+    source: &Landed,
+    generation: &Generation,
+    names: &[&str],
+) -> Result<(Vec<RestartingCounter>, u64), Error> {
+    let mut counters = vec![RestartingCounter::default(); names.len()];
+    let mut rows = 0;
+    for file in generation.files.iter().take(FILES) {
+        if rows == ROWS {
+            break;
+        }
+        let file = Generation {
+            schema: generation.schema.clone(),
+            files: vec![file.clone()],
+        };
+        let position = [system::SEQUENCE, system::ROW].map(ident);
+        let order = position
+            .iter()
+            .map(|column| column.clone().sort(true, false));
+        let order = order.collect();
+        let columns = names.iter().map(|name| ident(*name)).chain(position);
+        let columns: Vec<Expr> = columns.collect();
+        let found = landed_scan::read(session, source, &file)?.select(columns)?;
+        let found = found.sort(order)?.limit(0, Some(ROWS - rows))?;
+        for batch in Box::pin(found.collect()).await? {
+            rows += batch.num_rows();
+            for (at, counter) in counters.iter_mut().enumerate() {
+                let cells = batch.column(at).as_primitive::<Int64Type>();
+                cells.iter().for_each(|cell| counter.add(cell));
+            }
+        }
+    }
+    Ok((counters, rows as u64))
+}

@@ -1,0 +1,74 @@
+//! Features that number the rows of each group.
+
+use feedline_schemas::{
+    record::ColumnType::{Float64, Int64, Utf8},
+    report::{DatasetReport, Warning},
+};
+use feedline_storage::Store;
+use serde_json::json;
+
+use crate::testing::{Cells, LandingZone, build_with};
+
+const TARGET: &str = "sources = [\"a\"]\ntarget = \"y\"\n";
+
+/// Rows of twelve trials of several lengths, in two batches.
+async fn land_trials(root: &Store) {
+    let columns = [
+        ("trial", Utf8),
+        ("sample", Int64),
+        ("hour", Int64),
+        ("y", Float64),
+    ];
+    let trials = (0..12_u32).flat_map(|trial| {
+        let rows = 20 + trial * 13 % 17;
+        (1..=rows).map(move |sample| (trial, sample))
+    });
+    let rows: Vec<Cells> = trials
+        .enumerate()
+        .map(|(row, (trial, sample))| {
+            let y = f64::from(trial) + f64::from(sample * 7919 % 100) / 3.0;
+            vec![
+                json!(format!("t{trial}")),
+                json!(sample),
+                json!(row % 24),
+                json!(y),
+            ]
+        })
+        .collect();
+    let mut zone = LandingZone::new(root, "a", &columns);
+    let (first, second) = rows.split_at(150);
+    zone.batch(first).await;
+    zone.batch(second).await;
+}
+
+fn row_numbers(report: &DatasetReport) -> Vec<&Warning> {
+    let warnings = report.warnings.iter();
+    warnings
+        .filter(|warning| warning.code == "looks_like_row_number")
+        .collect()
+}
+
+#[tokio::test]
+async fn a_row_number_that_restarts_with_each_group_is_named_and_a_cycle_is_not() {
+    for partitions in [1, 3] {
+        let root = Store::memory();
+        land_trials(&root).await;
+        let report = build_with(&root, TARGET, partitions).await.unwrap();
+        let found = row_numbers(&report);
+        let [warning] = found[..] else {
+            panic!("{:#?}", report.warnings)
+        };
+        assert_eq!(warning.key.as_deref(), Some("dataset.drop"));
+        let expected = "as the row number of a group does, and a feature: `sample`; leave it out";
+        assert!(warning.message.contains(expected), "{}", warning.message);
+    }
+    let root = Store::memory();
+    land_trials(&root).await;
+    for keys in [
+        "drop = [\"sample\"]\n",
+        "features = [\"sample\", \"hour\"]\n",
+    ] {
+        let report = build_with(&root, &format!("{TARGET}{keys}"), 2).await;
+        assert_eq!(row_numbers(&report.unwrap()), Vec::<&Warning>::new());
+    }
+}
