@@ -1,5 +1,7 @@
 //! Finding the files of a source: one file, a folder, or a pattern, in any store.
 
+mod unread_entries;
+
 use std::time::Duration;
 
 use feedline_readers::{
@@ -16,6 +18,7 @@ use feedline_schemas::{
 use feedline_storage::{Listed, Store, StoreOptions};
 use tracing::warn;
 
+use self::unread_entries::UnreadEntries;
 use crate::{
     download::{Download, Downloaded},
     error::Error,
@@ -23,6 +26,12 @@ use crate::{
 
 /// Code of the warning that read files no longer exist.
 pub(crate) const FILES_GONE: &str = "files_gone";
+
+/// Code of the warning about entries of a folder that cannot be read as files.
+pub(crate) const UNREAD_ENTRIES: &str = "unread_entries";
+
+/// A file, with its layout where its name reveals the format.
+type ListedFile = (Listed, Option<Layout>);
 
 /// The labels of a file of images.
 #[derive(Clone, Debug)]
@@ -133,6 +142,7 @@ impl FileList {
         let name = url.rfind('/').map_or(0, |slash| slash + 1);
         let store = self.store_of("idx.labels", &url[..name])?;
         let path = url[name..].to_owned();
+        check_is_file(&store, &path, "idx.labels", url)?;
         let labels = store
             .look_up(&path)
             .await
@@ -232,6 +242,7 @@ impl FileList {
             .is_some_and(|folder| folder.join(path).is_dir());
         match store.look_up(path).await {
             Ok(listed) if !is_folder => {
+                check_is_file(&store, path, "url", url)?;
                 let layout = self.layout(path, url)?.ok_or_else(|| unknown(url))?;
                 Ok(vec![found_one(&store, listed, url, layout)])
             }
@@ -250,13 +261,10 @@ impl FileList {
 
     /// Lists all files below `folder` whose names have a known extension.
     async fn folder(&self, folder: &str) -> Result<Vec<Found>, Error> {
-        let (known, others): (Vec<_>, Vec<_>) = self
-            .below(folder, "**")
-            .await?
-            .into_iter()
-            .partition(|(listed, layout)| {
-                layout.is_some() && file_format::is_meant(&listed.path, &self.config)
-            });
+        let (below, unread) = self.below(folder, "**").await?;
+        let (known, others): (Vec<_>, Vec<_>) = below.into_iter().partition(|(listed, layout)| {
+            layout.is_some() && file_format::is_meant(&listed.path, &self.config)
+        });
         if known.is_empty() {
             let reason = format!(
                 "file `{}` does not exist and, below it, none that ends in {} (optionally with .gz or .zst); check the path or set `format`",
@@ -267,7 +275,7 @@ impl FileList {
                         ".csv, .tsv, .json, .ndjson, .jsonl or .parquet (or, with `archive.member`, .zip or .tar)",
                 }
             );
-            return Err(Error::config("url", reason));
+            return Err(no_file(reason, folder, &unread));
         }
         let mut left_out = LeftOut::default();
         let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
@@ -282,38 +290,40 @@ impl FileList {
 
     /// All files below `folder` that match `pattern`.
     async fn matching(&self, folder: &str, pattern: &str) -> Result<Vec<Found>, Error> {
-        let listed = self.below(folder, pattern).await?;
+        let (listed, unread) = self.below(folder, pattern).await?;
         if listed.is_empty() {
             let reason = format!(
                 "no file matches `{}`; check the path, `*` stays inside one folder, `**` does not",
                 self.config.url
             );
-            return Err(Error::config("url", reason));
+            return Err(no_file(reason, folder, &unread));
         }
         self.found(folder, listed)
     }
 
+    /// Files below `folder` that match `pattern`, and entries that are not read, with a warning.
     async fn below(
         &self,
         folder: &str,
         pattern: &str,
-    ) -> Result<Vec<(Listed, Option<Layout>)>, Error> {
-        let mut listed = self.store(folder)?.list("").await?;
-        listed.retain(|file| glob::matches(pattern, &file.path));
-        listed
-            .into_iter()
-            .map(|file| {
-                let layout = self.layout(&file.path, &format!("{folder}{}", file.path))?;
-                Ok((file, layout))
-            })
-            .collect()
+    ) -> Result<(Vec<ListedFile>, UnreadEntries), Error> {
+        let mut listing = self.store(folder)?.list_with_skipped().await?;
+        listing
+            .objects
+            .retain(|file| glob::matches(pattern, &file.path));
+        let unread = UnreadEntries::matching(pattern, listing.skipped);
+        if let Some(message) = unread.message(folder) {
+            self.notices.push(UNREAD_ENTRIES, "url", message);
+        }
+        let with_layout = |file: Listed| {
+            let layout = self.layout(&file.path, &format!("{folder}{}", file.path))?;
+            Ok((file, layout))
+        };
+        let files: Result<Vec<_>, Error> = listing.objects.into_iter().map(with_layout).collect();
+        Ok((files?, unread))
     }
 
-    fn found(
-        &self,
-        folder: &str,
-        listed: Vec<(Listed, Option<Layout>)>,
-    ) -> Result<Vec<Found>, Error> {
+    fn found(&self, folder: &str, listed: Vec<ListedFile>) -> Result<Vec<Found>, Error> {
         let store = self.store(folder)?;
         let found = listed.into_iter().map(|(listed, layout)| {
             let url = format!("{folder}{}", listed.path);
@@ -365,6 +375,29 @@ fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found 
         etag: listed.etag,
         layout,
         labels: None,
+    }
+}
+
+/// Refuses a pipe, socket or device: a file is read more than once.
+fn check_is_file(store: &Store, path: &str, key: &str, url: &str) -> Result<(), Error> {
+    let local = store.local_path().map(|folder| folder.join(path));
+    match local.and_then(|path| path.metadata().ok()) {
+        Some(found) if !found.is_file() && !found.is_dir() => {
+            let reason = format!(
+                "`{url}` is a pipe, socket or device, which cannot be read twice; write its data to a file"
+            );
+            Err(Error::config(key, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The error of a folder without files for the source. `reason` says so, `unread` are its entries
+/// that cannot be read.
+fn no_file(reason: String, folder: &str, unread: &UnreadEntries) -> Error {
+    match unread.message(folder) {
+        Some(message) => Error::config("url", format!("{reason}; {message}")),
+        None => Error::config("url", reason),
     }
 }
 

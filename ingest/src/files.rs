@@ -41,7 +41,7 @@ use crate::{
     download::Download,
     error::Error,
     file_change::{Known, Policy},
-    file_list::{FILES_GONE, FileList, Found},
+    file_list::{FILES_GONE, FileList, Found, UNREAD_ENTRIES},
     file_marks::{self, Marks},
     infer::Survey,
     log_entries::Resumed,
@@ -254,10 +254,10 @@ impl Source for Files {
         self.list.notices.all()
     }
 
-    /// Files that are gone: no batch is committed then.
+    /// Files that are gone or cannot be read: no batch may be committed then.
     fn run_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.list.notices.all();
-        warnings.retain(|warning| warning.code == FILES_GONE);
+        warnings.retain(|warning| matches!(warning.code.as_str(), FILES_GONE | UNREAD_ENTRIES));
         warnings
     }
 }

@@ -64,6 +64,7 @@ mod clients;
 mod error;
 mod faults;
 mod files;
+mod folder_walk;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod growing;
@@ -86,6 +87,7 @@ pub use backend::{Listed, NameRange};
 pub use error::Error;
 pub use faults::{Effect, Faults, Operation, Rule};
 pub use files::LocalFiles;
+pub use folder_walk::{FolderListing, SkipReason, SkippedEntry};
 pub use growing::Growing;
 pub use store::{PutNew, Store};
 pub use store_options::StoreOptions;

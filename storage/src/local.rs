@@ -23,6 +23,7 @@ use crate::{
     Answer, Error, Listed, ReadFailure, ReadOnce,
     backend::{Backend, Created, NameRange},
     clock::{Clock as _, SystemClock},
+    folder_walk::{FolderListing, walk},
 };
 
 pub(crate) const TEMPORARY: &str = ".tmp-";
@@ -66,6 +67,21 @@ impl LocalBackend {
             file.set_len(offset)?;
             file.write_all_at(&bytes, offset)?;
             file.sync_data()
+        })
+        .await
+    }
+
+    /// Lists all objects below a folder, and the entries that are not listed, each sorted by path.
+    /// Their paths begin with `prefix`.
+    pub(crate) async fn list_below(
+        &self,
+        folder: &str,
+        prefix: &str,
+    ) -> Result<FolderListing, Error> {
+        let prefix = prefix.to_owned();
+        self.blocking("list", folder, move |target| match walk(target, &prefix) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(FolderListing::default()),
+            found => found,
         })
         .await
     }
@@ -198,16 +214,8 @@ impl Backend for LocalBackend {
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
-        let prefix = folder.to_owned();
-        self.blocking("list", folder, move |target| {
-            let mut found = Vec::new();
-            match walk(target, &prefix, &mut found) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-                Err(e) => Err(e),
-                Ok(()) => Ok(found),
-            }
-        })
-        .await
+        let listing = self.list_below(folder, folder).await?;
+        Ok(listing.objects)
     }
 
     async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
@@ -291,7 +299,7 @@ pub(crate) fn remove(temporary: &Path) {
     }
 }
 
-fn listed(path: String, metadata: &fs::Metadata) -> Listed {
+pub(crate) fn listed(path: String, metadata: &fs::Metadata) -> Listed {
     let modified = metadata.modified().ok();
     Listed {
         path,
@@ -326,35 +334,4 @@ fn files_in(folder: &Path, prefix: &str, ranges: &[NameRange]) -> io::Result<Vec
         }
     }
     Ok(found)
-}
-
-fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else {
-            continue;
-        };
-        if name.starts_with(TEMPORARY) {
-            continue;
-        }
-        let path = if prefix.is_empty() {
-            name
-        } else {
-            format!("{prefix}/{name}")
-        };
-        let metadata = match fs::metadata(entry.path()) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
-        if metadata.is_dir() {
-            match walk(&entry.path(), &path, found) {
-                // It was removed meanwhile; the others are still there.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                walked => walked?,
-            }
-        } else {
-            found.push(listed(path, &metadata));
-        }
-    }
-    Ok(())
 }

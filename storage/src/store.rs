@@ -16,7 +16,8 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::{
-    Answer, Error, Faults, Growing, Listed, LocalFiles, ReadFailure, ReadOnce, StoreOptions,
+    Answer, Error, Faults, FolderListing, Growing, Listed, LocalFiles, ReadFailure, ReadOnce,
+    StoreOptions,
     backend::{Backend, Created, NameRange},
     clients::{self, Clients},
     faults::FaultyBackend,
@@ -490,6 +491,17 @@ impl Store {
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>, Error> {
         let found = self.backend.list(&self.full(prefix)).await?;
         Ok(self.inside(found))
+    }
+
+    /// Lists all objects, sorted by path, and the entries of a local folder that are not listed.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_with_skipped(&self) -> Result<FolderListing, Error> {
+        let Place::Local(local) = &self.place else {
+            return self.list("").await.map(FolderListing::from);
+        };
+        local.list_below(&self.folder, "").await
     }
 
     /// Lists the objects of `folder` whose names are in one of `ranges`, sorted by path, without those of folders below it.

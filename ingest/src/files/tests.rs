@@ -5,6 +5,7 @@ mod csv;
 mod idx;
 mod images;
 mod resume;
+mod unread_entries;
 
 use std::io::Write;
 

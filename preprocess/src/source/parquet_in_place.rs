@@ -403,9 +403,15 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unlisted)? {
         let path = entry.map_err(unlisted)?.path();
-        let own = path.file_name().and_then(|name| name.to_str());
-        if !own.is_some_and(|own| matches(name, own)) {
+        let own = path.file_name().map(|name| name.to_string_lossy());
+        if !own.is_some_and(|own| matches(name, &own)) {
             continue;
+        }
+        if path.to_str().is_none() {
+            return Err(config(format!(
+                "the name of `{}`, which `{pattern}` names, is not UTF-8; rename it, or write a pattern that does not name it",
+                path.display()
+            )));
         }
         if !path.is_file() {
             let what = match path.is_dir() {
@@ -625,6 +631,20 @@ mod tests {
             &at("*.parquet"),
             "is a folder, whose files would be left out",
         );
+    }
+
+    // Other systems refuse such names.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_whose_name_is_not_utf8_is_refused_by_name() {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+        let folder = tempfile::tempdir().unwrap();
+        let pattern = folder.path().join("*.parquet").display().to_string();
+        let odd = OsStr::from_bytes(b"M\xfcnchen.parquet");
+        std::fs::write(folder.path().join(odd), b"").unwrap();
+        misnamed(&pattern, "M\u{fffd}nchen.parquet`, which");
+        misnamed(&pattern, "is not UTF-8; rename it");
     }
 
     #[test]
