@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, time::Duration};
 
 use feedline_readers::{
+    calendar_time::{nanos_at, parse_nanos, utc_datetime},
     record::Record,
     value::{Value, shorten},
 };
@@ -13,7 +14,11 @@ use feedline_schemas::{
     ids::Hash128,
     report::Warning,
 };
-use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use jiff::{
+    ToSpan,
+    civil::{Date, DateTime, Time},
+    tz::Offset,
+};
 
 use crate::{error::Error, param::Param};
 
@@ -27,7 +32,8 @@ pub(crate) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Int(i64),
-    Time(Timestamp),
+    /// Nanoseconds since 1970.
+    Time(i128),
     Date(Date),
 }
 
@@ -43,7 +49,7 @@ impl Mark {
             let date = (text.len() == 10).then(|| text.parse().ok()).flatten();
             date.map(Kind::Date)
         };
-        let time = || text.parse().ok().map(Kind::Time);
+        let time = || parse_nanos(text).map(Kind::Time);
         let kind = int().or_else(date).or_else(time).ok_or_else(|| {
             format!(
                 "`{}` is no integer, no RFC 3339 time with a zone (`2026-03-01T12:00:00Z`) and no date (`2026-03-01`)",
@@ -85,14 +91,12 @@ impl Mark {
     /// Seconds since 1970-01-01 UTC, of a time or of the beginning of a day; `None` for an integer,
     /// which has no known unit.
     pub(crate) fn unix_s(&self) -> Option<i64> {
-        match self.kind {
-            Kind::Int(_) => None,
-            Kind::Time(time) => Some(time.as_second()),
-            Kind::Date(date) => {
-                let begins = date.to_zoned(TimeZone::UTC).ok()?;
-                Some(begins.timestamp().as_second())
-            }
-        }
+        let nanos = match self.kind {
+            Kind::Int(_) => return None,
+            Kind::Time(nanos) => nanos,
+            Kind::Date(date) => nanos_at(date.to_datetime(Time::midnight()), Offset::UTC)?,
+        };
+        i64::try_from(nanos.div_euclid(SECOND_NANOS)).ok()
     }
 
     /// Returns true for a time or date more than `ahead_s` seconds after `now`.
@@ -126,12 +130,11 @@ impl Mark {
     /// a time as its day in UTC beside a date.
     fn beside(&self, other: &Self) -> Self {
         let converted = match (self.kind, other.kind) {
-            (Kind::Date(date), Kind::Time(_)) => date
-                .to_zoned(TimeZone::UTC)
-                .ok()
-                .map(|begins| begins.timestamp().to_string()),
-            (Kind::Time(time), Kind::Date(_)) => {
-                Some(time.to_zoned(TimeZone::UTC).date().to_string())
+            (Kind::Date(date), Kind::Time(_)) => {
+                Some(format!("{}Z", date.to_datetime(Time::midnight())))
+            }
+            (Kind::Time(nanos), Kind::Date(_)) => {
+                utc_datetime(nanos).map(|at| at.date().to_string())
             }
             _ => None,
         };
@@ -147,10 +150,10 @@ impl Mark {
         let text = match (self.kind, lookback) {
             (_, Lookback::Units(0)) => self.text.clone(),
             (Kind::Int(value), Lookback::Units(units)) => value.saturating_sub(units).to_string(),
-            (Kind::Time(time), Lookback::Seconds(seconds)) => time
-                .checked_sub(SignedDuration::from_secs(seconds))
-                .unwrap_or(Timestamp::MIN)
-                .to_string(),
+            (Kind::Time(nanos), Lookback::Seconds(seconds)) => {
+                let at = utc_datetime(nanos - i128::from(seconds) * SECOND_NANOS);
+                format!("{}Z", at.unwrap_or(DateTime::MIN))
+            }
             (Kind::Date(date), Lookback::Seconds(seconds)) if seconds % DAY == 0 => date
                 .checked_sub((seconds / DAY).days())
                 .unwrap_or(Date::MIN)
@@ -162,6 +165,8 @@ impl Mark {
 }
 
 const DAY: i64 = 86_400;
+/// Nanoseconds of a second.
+const SECOND_NANOS: i128 = 1_000_000_000;
 /// The earliest time zone on Earth begins a day this long before midnight UTC, in seconds.
 const FIRST_ZONE: i64 = 14 * 3_600;
 /// Maximum number of individually tracked records with a cursor ahead of now.
@@ -465,135 +470,4 @@ pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn incremental(start: Option<&str>, lookback: &str) -> Result<Incremental, Error> {
-        Incremental::new(&IncrementalConfig {
-            cursor: "at".into(),
-            param: "since".into(),
-            start: start.map(ToOwned::to_owned),
-            lookback: lookback.into(),
-            max_ahead: "5m".into(),
-        })
-    }
-
-    /// 2026-03-20.
-    const NOW: Duration = Duration::from_secs(1_773_964_800);
-
-    fn check_next(start: Option<&str>, lookback: &str, high: &str, since: &str) {
-        let done = PageRun {
-            number: 4,
-            high: Some(high.into()),
-            restarted: true,
-            records: 9,
-            ..PageRun::default()
-        };
-        let next = incremental(start, lookback)
-            .unwrap()
-            .next_run(&done, &[], NOW)
-            .unwrap();
-        let expected = PageRun {
-            number: 5,
-            since: Some(since.into()),
-            high: Some(high.into()),
-            ..PageRun::default()
-        };
-        assert_eq!(next, expected);
-    }
-
-    #[test]
-    fn the_next_run_begins_a_lookback_before_the_newest_cursor_and_not_before_the_start() {
-        check_next(
-            None,
-            "0",
-            "2026-03-01T12:00:00.5+02:00",
-            "2026-03-01T12:00:00.5+02:00",
-        );
-        check_next(None, "6h", "2026-03-01T02:00:00Z", "2026-02-28T20:00:00Z");
-        check_next(None, "1d", "2026-03-01", "2026-02-28");
-        check_next(None, "100", "1700", "1600");
-        check_next(Some("1650"), "100", "1700", "1650");
-        // A date beside times is the beginning of its day, and a time beside dates its day.
-        let time = "2026-03-01T02:00:00Z";
-        check_next(Some("2026-01-01"), "1d", time, "2026-02-28T02:00:00Z");
-        check_next(Some("2026-03-01"), "90d", time, "2026-03-01T00:00:00Z");
-        check_next(Some(time), "9d", "2026-03-02", "2026-03-01");
-        check_next(
-            Some("2026-03-01T00:00:00Z"),
-            "90d",
-            "2026-03-02T00:00:00+01:00",
-            "2026-03-01T00:00:00Z",
-        );
-        check_next(None, "9", "-9223372036854775808", "-9223372036854775808");
-    }
-
-    #[test]
-    fn settings_that_cannot_work_name_their_key() {
-        let check = |start, lookback, key: &str| match incremental(start, lookback) {
-            Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
-            other => panic!("{other:?}"),
-        };
-        for lookback in ["", "h", "-1", "1.5h", "6 h", "2w", "99999999999d", "é"] {
-            check(None, lookback, "incremental.lookback");
-        }
-        check(Some("2026-03-01"), "6h", "incremental.lookback");
-        check(Some("7"), "6h", "incremental.lookback");
-        check(Some("2026-03-01T00:00:00Z"), "6", "incremental.lookback");
-        check(Some("yesterday"), "0", "incremental.start");
-    }
-
-    fn records(bodies: &[&str]) -> Vec<Record> {
-        let record = |body: &&str| Record::Value(Value::parse(body.as_bytes()).unwrap());
-        bodies.iter().map(record).collect()
-    }
-
-    fn check_highest(high: Option<&str>, bodies: &[&str], expected: Result<Option<&str>, &str>) {
-        let incremental = incremental(None, "0").unwrap();
-        let mut run = PageRun {
-            high: high.map(ToOwned::to_owned),
-            ..PageRun::default()
-        };
-        match incremental.note(&mut run, &records(bodies), NOW) {
-            Ok(()) => assert_eq!(Ok(run.high.as_deref()), expected),
-            Err(found) => assert!(found.contains(expected.unwrap_err()), "{found}"),
-        }
-    }
-
-    #[test]
-    fn the_highest_cursor_is_so_in_time_not_in_text() {
-        check_highest(None, &[], Ok(None));
-        check_highest(Some("3"), &[], Ok(Some("3")));
-        check_highest(
-            None,
-            &[r#"{"at":9}"#, r#"{"at":10}"#, r#"{"at":"2"}"#],
-            Ok(Some("10")),
-        );
-        let (noon, later) = (
-            r#"{"at":"2026-03-01T12:00:00+02:00"}"#,
-            r#"{"at":"2026-03-01T11:00:00Z"}"#,
-        );
-        check_highest(None, &[noon, later], Ok(Some("2026-03-01T11:00:00Z")));
-        check_highest(
-            Some("9"),
-            &[r#"{"at":null}"#, r#"{"at":8}"#, "{}"],
-            Ok(Some("9")),
-        );
-        check_highest(
-            Some("9"),
-            &[r#"{"at":"2026-03-01"}"#],
-            Err("different kinds"),
-        );
-        check_highest(
-            None,
-            &[r#"{"at":"2026-03-01 12:00"}"#],
-            Err("no RFC 3339 time"),
-        );
-        check_highest(
-            None,
-            &[r#"{"at":1.5}"#],
-            Err("(`incremental.cursor`) of a record: a float is no integer"),
-        );
-        check_highest(None, &[r#"{"b":1}"#], Err("`incremental.cursor`"));
-    }
-}
+mod tests;

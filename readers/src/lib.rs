@@ -11,6 +11,7 @@
 
 mod archive;
 mod arrow_rows;
+pub mod calendar_time;
 pub mod cell;
 pub mod charset;
 pub mod csv_dialect;
@@ -26,6 +27,7 @@ pub mod image_signature;
 pub mod invalid_key;
 pub mod json;
 mod likely_encoding;
+pub mod line_ends;
 pub mod notices;
 mod parquet_limits;
 mod parquet_rows;

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+use feedline_readers::calendar_time::{nanos_at, utc_datetime};
 use feedline_schemas::commit::Interval;
 use jiff::{
-    Timestamp,
-    civil::{Date, Time},
-    fmt::strtime,
-    tz::TimeZone,
+    civil::{Date, DateTime, Time},
+    fmt::strtime::BrokenDownTime,
+    tz::Offset,
 };
 
 use super::intervals::Intervals;
 use crate::contract::{Dates, is_format};
 
 const DAY_MS: i64 = 86_400_000;
+/// Nanoseconds of a millisecond.
+const MILLISECOND_NANOS: i128 = 1_000_000;
 
 /// Unit of slice numbers; for timestamps, units since 1970 UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +84,9 @@ impl Scale {
             _ => None,
         };
         if let Some(own) = own {
-            let is_time = own.checked_mul(unit).map(Timestamp::from_millisecond);
-            return match is_time {
-                Some(Ok(_)) => Ok(own),
-                _ => wrong("no time before the year 10000"),
+            return match own.checked_mul(unit).and_then(utc_time) {
+                Some(_) => Ok(own),
+                None => wrong("no time before the year 10000"),
             };
         }
         match millis(&["rfc3339", "%Y-%m-%d"], text) {
@@ -101,9 +102,9 @@ impl Scale {
     pub(super) fn write(&self, at: i64) -> String {
         match self {
             Self::Integer | Self::Unix(_) => at.to_string(),
-            Self::Rfc3339 => self.time(at).to_string(),
+            Self::Rfc3339 => format!("{}Z", self.time(at)),
             Self::Pattern(pattern, _) => {
-                strtime::format(pattern, self.time(at)).unwrap_or_else(|_| at.to_string())
+                format_utc(pattern, self.time(at)).unwrap_or_else(|| at.to_string())
             }
         }
     }
@@ -111,19 +112,16 @@ impl Scale {
     /// Formats a number for messages.
     pub(super) fn show(&self, at: i64) -> String {
         match self {
-            Self::Unix(_) => self.time(at).to_string(),
+            Self::Unix(_) => format!("{}Z", self.time(at)),
             _ => self.write(at),
         }
     }
 
-    fn time(&self, at: i64) -> Timestamp {
+    /// Date and time in UTC; that of the nearest end of the calendar beyond it.
+    fn time(&self, at: i64) -> DateTime {
         let millis = at.saturating_mul(self.unit_ms().unwrap_or(1));
-        let end = if at < 0 {
-            Timestamp::MIN
-        } else {
-            Timestamp::MAX
-        };
-        Timestamp::from_millisecond(millis).unwrap_or(end)
+        let end = if at < 0 { DateTime::MIN } else { DateTime::MAX };
+        utc_time(millis).unwrap_or(end)
     }
 
     /// Returns the number of units that were complete `lag_s` seconds before `unix`.
@@ -171,21 +169,22 @@ impl Scale {
             Step::Units(units) => return from.saturating_add(units),
             Step::Months(months) => months,
         };
-        let date = self.time(from).to_zoned(TimeZone::UTC).date();
+        let date = self.time(from).date();
         let month = i64::from(date.year()) * 12 + i64::from(date.month()) - 1 + months;
         let year = i16::try_from(month.div_euclid(12)).ok();
         let month = i8::try_from(month.rem_euclid(12) + 1).ok();
         let first = year
             .zip(month)
             .and_then(|(year, month)| Date::new(year, month, 1).ok());
-        let at = first.and_then(|date| {
-            date.to_datetime(Time::midnight())
-                .to_zoned(TimeZone::UTC)
-                .ok()
+        let nanos = first.and_then(|date| {
+            let begins = date.to_datetime(Time::midnight());
+            nanos_at(begins, Offset::UTC)
         });
-        at.zip(self.unit_ms()).map_or(i64::MAX, |(at, unit)| {
-            at.timestamp().as_millisecond().div_euclid(unit)
-        })
+        let units = nanos.zip(self.unit_ms()).and_then(|(nanos, unit)| {
+            let units = nanos.div_euclid(MILLISECOND_NANOS * i128::from(unit));
+            i64::try_from(units).ok()
+        });
+        units.unwrap_or(i64::MAX)
     }
 
     /// The first slice of an interval.
@@ -242,15 +241,25 @@ fn millis(formats: &[&str], text: &str) -> Option<i64> {
     (micros % 1_000 == 0).then_some(micros / 1_000)
 }
 
+/// Date and time in UTC of milliseconds since 1970; `None` beyond the calendar.
+fn utc_time(millis: i64) -> Option<DateTime> {
+    utc_datetime(i128::from(millis) * MILLISECOND_NANOS)
+}
+
+/// Writes a date and time in UTC by a pattern.
+fn format_utc(pattern: &str, at: DateTime) -> Option<String> {
+    let mut parts = BrokenDownTime::from(at);
+    parts.set_offset(Some(Offset::UTC));
+    parts.to_string(pattern).ok()
+}
+
 /// Returns true if a pattern distinguishes all timestamps that are `unit` milliseconds apart.
 fn tells(pattern: &str, unit: i64) -> bool {
     // Irregular times over all months, days and hours.
     (0..60_i64).all(|i| {
         let at = 981_173_106_000 + i * 4_567_891_000;
         let at = at - at.rem_euclid(unit);
-        let text = Timestamp::from_millisecond(at)
-            .ok()
-            .and_then(|time| strtime::format(pattern, time).ok());
+        let text = utc_time(at).and_then(|time| format_utc(pattern, time));
         text.is_some_and(|text| millis(&[pattern], &text) == Some(at))
     })
 }
@@ -282,6 +291,23 @@ mod tests {
         check("%d.%m.%Y", "1970-01-03", 2, "03.01.1970");
         check("%Y-%m-%dT%H:%M", "1970-01-01T01:30", 90, "1970-01-01T01:30");
         check("%Y-%m-%d-%H", "1970-01-01T05:00:00Z", 5, "1970-01-01-05");
+    }
+
+    #[test]
+    fn the_last_day_of_the_calendar_is_an_end_and_written_as_itself() {
+        const DAY: i64 = 2_932_896;
+        check("%Y-%m-%d", "9999-12-31", DAY, "9999-12-31");
+        let begins = "9999-12-31T00:00:00Z";
+        check("rfc3339", "9999-12-31", DAY * 86_400, begins);
+        let end = (DAY + 1) * 86_400 - 1;
+        check("unix_s", "9999-12-31T23:59:59Z", end, &end.to_string());
+        check("unix_s", &end.to_string(), end, &end.to_string());
+        let scale = Scale::new("unix_s").unwrap();
+        assert_eq!(scale.show(end), "9999-12-31T23:59:59Z");
+        assert!(scale.read(&(end + 1).to_string()).is_err());
+        let minutes = "%Y-%m-%dT%H:%M%z";
+        let offset = "9999-12-31T00:00+0000";
+        check(minutes, "9999-12-31", DAY * 1_440, offset);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Timestamps in declared formats.
 //!
-//! A string is read as a timestamp only if nothing is invented. Hour 24, a leap second and dates
-//! outside the years -9999 to 9999 are not timestamps. Of a fraction of 7 to 9 digits, the digits
-//! beyond microseconds are cut; [`super::cut_digits`] finds those that are not zero. The instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
+//! A string is read as a timestamp only if nothing is invented. Hour 24, a leap second and times
+//! outside the years -9999 to 9999 in UTC are not timestamps. Of a fraction of 7 to 9 digits, the
+//! digits beyond microseconds are cut; [`super::cut_digits`] finds those that are not zero. The
+//! instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
 //! time is its midnight.
 
+use feedline_readers::calendar_time::{cut_to_micros, nanos_at, parse_nanos};
 use jiff::{
     Timestamp,
-    civil::{DateTime, Time},
+    civil::{Date, DateTime, Time},
     fmt::strtime::{self, BrokenDownTime},
-    tz::TimeZone,
+    tz::Offset,
 };
 
 /// Format name of RFC 3339.
@@ -58,7 +60,7 @@ impl Dates {
     /// `micros`, differently.
     pub(crate) fn is_ambiguous(&self, text: &str, micros: i64) -> bool {
         let mut read = self.formats.iter().filter_map(|format| read(format, text));
-        self.formats.len() > 1 && read.any(|instant| cut_micros(instant) != micros)
+        self.formats.len() > 1 && read.any(|nanos| cut_to_micros(nanos) != Some(micros))
     }
 
     /// Microseconds since 1970 UTC, by the first format that fits.
@@ -67,8 +69,8 @@ impl Dates {
         if text.contains(":60") {
             return None;
         }
-        let instant = self.formats.iter().find_map(|format| read(format, text))?;
-        Some(cut_micros(instant))
+        let nanos = self.formats.iter().find_map(|format| read(format, text))?;
+        cut_to_micros(nanos)
     }
 }
 
@@ -118,18 +120,18 @@ pub(crate) fn iso_micros(text: &str) -> Option<i64> {
     if !is_dated || text.contains(":60") {
         return None;
     }
-    let of_local = |time: DateTime| Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp());
-    let instant = if bytes.len() == 10 {
-        let date: jiff::civil::Date = text.parse().ok()?;
-        of_local(date.to_datetime(Time::midnight()))?
+    let nanos = if bytes.len() == 10 {
+        let date: Date = text.parse().ok()?;
+        nanos_at(date.to_datetime(Time::midnight()), Offset::UTC)?
     } else if !matches!(bytes[10], b'T' | b' ') || text.ends_with(']') {
         return None;
     } else if text[10..].contains(['Z', 'z', '+', '-']) {
-        text.parse().ok()?
+        parse_nanos(text)?
     } else {
-        of_local(text.parse().ok()?)?
+        let time: DateTime = text.parse().ok()?;
+        nanos_at(time, Offset::UTC)?
     };
-    Some(cut_micros(instant))
+    cut_to_micros(nanos)
 }
 
 /// Format of `contract.dates` that reads a date or time of ISO 8601, if any does.
@@ -139,38 +141,33 @@ pub(crate) fn iso_format(text: &str) -> Option<&'static str> {
     formats.find(|format| read(format, text).is_some())
 }
 
-/// Microseconds since 1970, without the digits beyond them.
-fn cut_micros(instant: Timestamp) -> i64 {
-    const NANOS: i128 = 1000;
-    let micros = instant.as_nanosecond().div_euclid(NANOS);
-    i64::try_from(micros).expect("a timestamp of jiff in microseconds has 64 bits")
-}
-
 /// Returns true if `format` is a valid format.
 pub(crate) fn is_format(format: &str) -> bool {
     format == RFC3339
         || (format.contains('%') && strtime::format(format, Timestamp::UNIX_EPOCH).is_ok())
 }
 
-fn read(format: &str, text: &str) -> Option<Timestamp> {
+/// Nanoseconds since 1970 of a string in a format.
+fn read(format: &str, text: &str) -> Option<i128> {
     if format == RFC3339 {
         // An annotation after the offset is another standard.
-        return (!text.ends_with(']')).then(|| text.parse().ok()).flatten();
+        return (!text.ends_with(']')).then(|| parse_nanos(text)).flatten();
     }
     let parts = BrokenDownTime::parse(format, text).ok()?;
     if !has_full_year(format, text, &parts) {
         return None;
     }
-    if parts.offset().is_some() {
-        return parts.to_timestamp().ok();
+    if let Some(offset) = parts.offset() {
+        return match parts.timestamp() {
+            Some(at) => Some(at.as_nanosecond()),
+            None => nanos_at(parts.to_datetime().ok()?, offset),
+        };
     }
     let time = match parts.hour() {
         Some(_) => parts.to_datetime().ok()?,
         None => parts.to_date().ok()?.to_datetime(Time::midnight()),
     };
-    time.to_zoned(TimeZone::UTC)
-        .ok()
-        .map(|zoned| zoned.timestamp())
+    nanos_at(time, Offset::UTC)
 }
 
 /// Returns false for a year of fewer than four digits by `%Y`: `20` is not the year 20.
@@ -185,6 +182,8 @@ fn has_full_year(format: &str, text: &str, parts: &BrokenDownTime) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use feedline_readers::calendar_time::show_micros;
+
     use super::{super::cut_digits::has_cut_digits, *};
 
     #[test]
@@ -201,8 +200,40 @@ mod tests {
     fn check(formats: &[&str], text: &str, expected: Option<&str>) {
         let formats: Vec<String> = formats.iter().map(|f| (*f).to_owned()).collect();
         let micros = Dates::new(&formats).micros(text);
-        let shown = micros.map(|m| Timestamp::from_microsecond(m).unwrap().to_string());
-        assert_eq!(shown.as_deref(), expected, "{text}");
+        assert_eq!(micros.map(show_micros).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn the_last_day_of_the_calendar_is_a_date_in_every_format() {
+        let day = Some("9999-12-31T00:00:00Z");
+        check(&["%d.%m.%Y"], "31.12.9999", day);
+        check(&["%d.%m.%Y"], "01.01.10000", None);
+        let end = Some("9999-12-31T23:59:59.999999Z");
+        check(&[], "9999-12-31T23:59:59.999999999Z", end);
+        check(&["%Y-%m-%dT%H:%M:%S%.f"], "9999-12-31T23:59:59.999999", end);
+        // In UTC one is a day of the calendar, and the other is not.
+        let zoned = ["%Y-%m-%d %H:%M:%S %z"];
+        check(&zoned, "9999-12-31 01:00:00 +0100", day);
+        check(&zoned, "9999-12-31 23:30:00 -0100", None);
+        check(&[], "9999-12-31T01:00:00+01:00", day);
+        check(&[], "9999-12-31T23:30:00-01:00", None);
+        for text in [
+            "9999-12-31",
+            "9999-12-31 00:00",
+            "9999-12-31T01:00:00+01:00",
+        ] {
+            let found = iso_micros(text).map(show_micros);
+            assert_eq!(found.as_deref(), day, "{text}");
+            assert_eq!(Dates::new(&[]).cell_micros(text), iso_micros(text));
+            assert!(iso_format(text).is_some(), "{text}");
+        }
+        assert_eq!(iso_micros("9999-12-31T23:30:00-01:00"), None);
+        let mut fitting = FittingFormats::default();
+        fitting.add("31/12/9999");
+        assert_eq!(fitting.get()[0], "%d/%m/%Y");
+        let dates = Dates::new(&["%d/%m/%Y", "%m/%d/%Y"].map(str::to_owned));
+        let micros = dates.micros("12/11/9999").unwrap();
+        assert!(dates.is_ambiguous("12/11/9999", micros));
     }
 
     #[test]
@@ -250,7 +281,7 @@ mod tests {
     fn iso_dates_of_cells_are_read_without_formats_and_nothing_is_made_up() {
         let at = |text: &str| {
             let micros = Dates::new(&[]).cell_micros(text)?;
-            Some(Timestamp::from_microsecond(micros).unwrap().to_string())
+            Some(show_micros(micros))
         };
         for text in [
             "2024-02-29T13:05:09Z",

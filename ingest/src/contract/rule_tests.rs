@@ -538,6 +538,12 @@ fn dates_make_timestamps_only_where_they_are_declared() {
         "+,x type_conflict at,x type_conflict at".into(),
     );
     assert_eq!(story(&["rfc3339"], quarantine), rejected);
+    let mut open = Story::of(|config| config.dates = vec!["rfc3339".into(), "%Y-%m-%d".into()]);
+    let verdicts = open.batch(&[r#"{"at":"9999-12-31T00:00:00Z"}"#, r#"{"at":"9999-12-31"}"#]);
+    assert_eq!(
+        (open.columns()[0].1, verdicts.join(",").as_str()),
+        (ColumnType::Timestamp, "+,+")
+    );
     let both = (ColumnType::Timestamp, "+,+,x type_conflict at".into());
     assert_eq!(story(&["rfc3339", "%d.%m.%Y"], quarantine), both);
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Detects records in an order that a request can filter by.
 
-use jiff::{Timestamp, civil::Date};
+use jiff::civil::Date;
 
 use super::line::Line;
-use feedline_readers::value::Value;
+use feedline_readers::{calendar_time::parse_nanos, value::Value};
 
 /// Usual names of an id.
 pub(super) const KEYS: [&str; 5] = ["id", "ID", "Id", "_id", "key"];
@@ -73,13 +73,12 @@ fn of(record: &Value, key: &str, is_time: bool) -> Option<i128> {
     match record.at(key)? {
         Value::Int(number) => Some((*number).into()),
         Value::Text(text) if is_time => {
-            let time = text.parse::<Timestamp>().map(Timestamp::as_nanosecond);
             let day = |date: Date| {
                 i128::from(date.year()) * 10_000
                     + i128::from(date.month()) * 100
                     + i128::from(date.day())
             };
-            time.or_else(|_| text.parse::<Date>().map(day)).ok()
+            parse_nanos(text).or_else(|| text.parse::<Date>().map(day).ok())
         }
         _ => None,
     }

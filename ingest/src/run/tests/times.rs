@@ -93,6 +93,29 @@ async fn dates_and_timestamps_land_as_timestamps_and_a_time_of_day_as_text() {
 }
 
 #[tokio::test]
+async fn the_last_day_of_the_calendar_lands_as_a_timestamp() {
+    const LAST_DAY: i32 = 2_932_896;
+    let folder = tempfile::tempdir().unwrap();
+    let end = i64::from(LAST_DAY + 1) * 86_400_000_000 - 1;
+    let micros = TimestampMicrosecondArray::from(vec![NEW_YEAR * 1_000_000, end]);
+    write(
+        folder.path(),
+        "a.parquet",
+        vec![
+            ("us", Arc::new(micros.clone())),
+            ("tz", Arc::new(micros.with_timezone("+02:00"))),
+            ("day", Arc::new(Date32Array::from(vec![19_000, LAST_DAY]))),
+        ],
+    );
+    let config = pipeline(&format!("{}/*.parquet", folder.path().display()));
+    let (columns, report) = land(&config, &Store::memory()).await;
+    let expected = ["us", "tz", "day"].map(|name| (name.to_owned(), ColumnType::Timestamp));
+    assert_eq!(columns, expected);
+    assert_eq!((report.rows, report.rejected), (2, 0));
+    assert_eq!(codes(&report), ["local_times"]);
+}
+
+#[tokio::test]
 async fn a_column_that_landed_as_text_stays_text_and_rejects_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["soon", "later"]));

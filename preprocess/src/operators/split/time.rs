@@ -496,6 +496,8 @@ mod tests {
             assert_eq!(read(text), Some(row(text)), "{text}");
         }
         assert_eq!(row("1970-01-02"), Some(86_400_000_000));
+        let last = Some(253_402_214_400_000_000);
+        assert_eq!((row("9999-12-31"), read("9999-12-31")), (last, Some(last)));
         for bad in [
             "",
             "noon",

@@ -9,9 +9,12 @@ use arrow::{
     },
 };
 use datafusion::error::Result;
+use feedline_readers::calendar_time::{
+    cut_to_micros, is_in_calendar, nanos_at, show_micros, utc_datetime,
+};
 use feedline_schemas::config::{AmbiguousTime, TimeUnit};
 use jiff::{
-    Timestamp,
+    SignedDuration, Timestamp,
     civil::{DateTime, Time},
     fmt::{
         strtime::{self, BrokenDownTime},
@@ -59,6 +62,21 @@ pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
         None | Some("UTC") => Some(TimeZone::UTC),
         Some(name) => TimeZone::get(name).ok(),
     }
+}
+
+/// Local time of an instant in a zone; `None` if it is beyond the calendar.
+pub(super) fn local_datetime(zone: &TimeZone, micros: i64) -> Option<DateTime> {
+    if let Ok(at) = Timestamp::from_microsecond(micros) {
+        return Some(zone.to_datetime(at));
+    }
+    // Offsets do not change between the ends of timestamps and those of the calendar.
+    let end = match micros < 0 {
+        true => Timestamp::MIN,
+        false => Timestamp::MAX,
+    };
+    let offset = SignedDuration::from_secs(zone.to_offset(end).seconds().into());
+    let at = utc_datetime(i128::from(micros) * 1_000)?;
+    at.checked_add(offset).ok()
 }
 
 /// Fault of a format, if any: a timestamp written in the format must be read back from it.
@@ -155,8 +173,7 @@ impl Instant {
     /// Timestamp of a string with all digits of its fraction, in nanoseconds since 1970.
     pub(crate) fn nanos_of_text(&self, text: &str) -> Option<i128> {
         let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
-        let found = self.timestamp(text.trim(), &zone);
-        found.map(Timestamp::as_nanosecond)
+        self.nanos(text.trim(), &zone)
     }
 
     /// Timestamp of an integer in the unit of its column, in microseconds since 1970.
@@ -216,17 +233,16 @@ impl Instant {
     /// Local time of an instant, if clocks of the zone show it twice.
     pub(crate) fn repeated_clock(&self, micros: i64) -> Option<String> {
         let zone = zone_of(self.zone.as_deref())?;
-        let local = zone.to_datetime(Timestamp::from_microsecond(micros).ok()?);
+        let local = local_datetime(&zone, micros)?;
         let offset = zone.to_ambiguous_timestamp(local).offset();
         matches!(offset, AmbiguousOffset::Fold { .. }).then(|| local.to_string())
     }
 
     fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
-        let found = self.timestamp(text, zone);
-        found.map(Timestamp::as_microsecond)
+        self.nanos(text, zone).and_then(cut_to_micros)
     }
 
-    fn timestamp(&self, text: &str, zone: &TimeZone) -> Option<Timestamp> {
+    fn nanos(&self, text: &str, zone: &TimeZone) -> Option<i128> {
         // Both parsers take second 60 for second 59.
         if text.contains(":60") {
             return None;
@@ -238,7 +254,7 @@ impl Instant {
     }
 }
 
-fn iso(text: &str, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<Timestamp> {
+fn iso(text: &str, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<i128> {
     // An annotation after the offset is another standard, and second 60 may follow without a colon.
     let clock = text.split_once(['T', 't', ' ']).map(|(_, clock)| clock);
     if text.ends_with(']') || clock.and_then(|clock| clock.get(4..6)) == Some("60") {
@@ -254,17 +270,12 @@ fn iso(text: &str, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<Timestam
     let time = pieces.time().unwrap_or(Time::midnight());
     let at = DateTime::from_parts(pieces.date(), time);
     match pieces.to_numeric_offset() {
-        Some(offset) => offset.to_timestamp(at).ok(),
+        Some(offset) => nanos_at(at, offset),
         None => local(at, zone, ambiguous),
     }
 }
 
-fn written(
-    format: &str,
-    text: &str,
-    zone: &TimeZone,
-    ambiguous: AmbiguousTime,
-) -> Option<Timestamp> {
+fn written(format: &str, text: &str, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<i128> {
     let parts = BrokenDownTime::parse(format, text).ok()?;
     // A year of two digits is read by `%y`: `20` is not the year 20.
     if let Some(year @ -999..=999) = parts.year()
@@ -273,8 +284,11 @@ fn written(
     {
         return None;
     }
-    if parts.offset().is_some() || parts.timestamp().is_some() {
-        return parts.to_timestamp().ok();
+    if let Some(at) = parts.timestamp() {
+        return Some(at.as_nanosecond());
+    }
+    if let Some(offset) = parts.offset() {
+        return nanos_at(parts.to_datetime().ok()?, offset);
     }
     let named = match parts.iana_time_zone() {
         Some(name) => Some(TimeZone::get(name).ok()?),
@@ -288,14 +302,15 @@ fn written(
     local(at, zone, ambiguous)
 }
 
-fn local(at: DateTime, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<Timestamp> {
-    let instants = zone.to_ambiguous_timestamp(at);
-    match (instants.offset(), ambiguous) {
-        (AmbiguousOffset::Gap { .. }, _) => None,
-        (AmbiguousOffset::Fold { .. }, AmbiguousTime::Reject) => None,
-        (_, AmbiguousTime::Later) => instants.later().ok(),
-        (_, AmbiguousTime::Earlier | AmbiguousTime::Reject) => instants.earlier().ok(),
-    }
+fn local(at: DateTime, zone: &TimeZone, ambiguous: AmbiguousTime) -> Option<i128> {
+    let offset = match (zone.to_ambiguous_timestamp(at).offset(), ambiguous) {
+        (AmbiguousOffset::Unambiguous { offset }, _) => offset,
+        (AmbiguousOffset::Gap { .. }, _)
+        | (AmbiguousOffset::Fold { .. }, AmbiguousTime::Reject) => return None,
+        (AmbiguousOffset::Fold { before, .. }, AmbiguousTime::Earlier) => before,
+        (AmbiguousOffset::Fold { after, .. }, AmbiguousTime::Later) => after,
+    };
+    nanos_at(at, offset)
 }
 
 /// Microseconds in a unit, or units in a microsecond.
@@ -327,14 +342,12 @@ fn parts(value: f64, unit: TimeUnit) -> Option<i64> {
 }
 
 fn in_range(micros: i64) -> Option<i64> {
-    Timestamp::from_microsecond(micros)
-        .is_ok()
-        .then_some(micros)
+    is_in_calendar(micros).then_some(micros)
 }
 
 /// Microseconds since 1970 as text.
 pub(crate) fn shown(micros: i64) -> String {
-    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
+    show_micros(micros)
 }
 
 /// Reason to reject a row, from its earlier reason, if any, its time, and the time as it landed.
@@ -417,6 +430,50 @@ mod tests {
         ] {
             check(None, None, bad, None);
         }
+    }
+
+    #[test]
+    fn the_last_day_of_the_calendar_is_an_instant_unless_utc_is_beyond_it() {
+        const DAY: i64 = 253_402_214_400;
+        let day = Some("9999-12-31T00:00:00Z");
+        let end = Some("9999-12-31T23:59:59.999999Z");
+        check(None, None, "9999-12-31", day);
+        check(None, None, "9999-12-31T23:59:59.999999999Z", end);
+        check(Some("%d/%m/%Y"), None, "31/12/9999", day);
+        check(None, None, "9999-12-31T01:00:00+01:00", day);
+        check(None, None, "9999-12-31T23:30:00-01:00", None);
+        let offset = Some("%Y-%m-%d %H:%M:%S %z");
+        check(offset, None, "9999-12-31 01:00:00 +0100", day);
+        check(offset, None, "9999-12-31 23:30:00 -0100", None);
+        check(None, Some("Europe/Rome"), "9999-12-31 01:00:00", day);
+        check(None, Some("America/New_York"), "9999-12-31 23:00:00", None);
+        assert_eq!(whole(DAY, TimeUnit::S).map(shown).as_deref(), day);
+        assert_eq!(whole(DAY + 86_400, TimeUnit::S), None);
+        assert_eq!(parts(253_402_214_400.0, TimeUnit::S), Some(DAY * 1_000_000));
+    }
+
+    #[test]
+    fn clocks_of_a_zone_show_the_last_day_of_the_calendar() {
+        let check = |zone: &str, text: &str, expected: Option<&str>| {
+            let zone = zone_of(Some(zone)).unwrap();
+            let micros = Instant::iso().of_text(text).unwrap();
+            let local = local_datetime(&zone, micros).map(|at| at.to_string());
+            assert_eq!(local.as_deref(), expected, "{text}");
+        };
+        let early = "9999-12-31T03:00:00Z";
+        check("UTC", early, Some("9999-12-31T03:00:00"));
+        check("Asia/Tokyo", early, Some("9999-12-31T12:00:00"));
+        check("America/New_York", early, Some("9999-12-30T22:00:00"));
+        check("Asia/Tokyo", "9999-12-31T15:00:00Z", None);
+        check("Asia/Tokyo", "2024-01-01", Some("2024-01-01T09:00:00"));
+        let first = "-009999-01-01T00:00:00Z";
+        check("UTC", first, Some("-009999-01-01T00:00:00"));
+    }
+
+    #[test]
+    fn digits_beyond_microseconds_are_cut_before_1970_as_they_land() {
+        let at = "1969-12-31T23:59:59.123456";
+        check(None, None, &format!("{at}9Z"), Some(&format!("{at}Z")));
     }
 
     #[test]

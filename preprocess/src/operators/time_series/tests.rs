@@ -429,6 +429,24 @@ fn trap_25_rows_at_one_instant_are_one_by_rule() {
 }
 
 #[test]
+fn calendar_parts_end_with_the_year_9999() {
+    const LAST: i64 = 253_402_300_799_999_999;
+    let series = series(
+        "",
+        &[
+            "type = \"calendar\", part = \"year\"",
+            "type = \"calendar\", part = \"day\"",
+            "type = \"calendar\", part = \"second\"",
+        ],
+    );
+    let rows: Vec<Reading> = [LAST, LAST + 1].map(|time| (1, time, Some(1.0))).to_vec();
+    let made = run(&series, &rows, 2).unwrap();
+    for (name, part) in [("f0", 9999.0), ("f1", 31.0), ("f2", 59.0)] {
+        assert_eq!(cells(&made, name), [Some(part), None], "{name}");
+    }
+}
+
+#[test]
 fn how_far_a_row_looks_back_is_told() {
     let series = series(
         "",

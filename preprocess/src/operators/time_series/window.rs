@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 
 use feedline_schemas::config::{CalendarPart, Closed};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::tz::TimeZone;
 
-use super::two_stack::{Ends, Least, Moments, Most, Sum, TwoStack};
+use super::{
+    instant::local_datetime,
+    two_stack::{Ends, Least, Moments, Most, Sum, TwoStack},
+};
 
 /// Distance that a feature looks back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,8 +316,7 @@ fn seconds(later: i64, earlier: i64) -> f64 {
 }
 
 fn calendar(part: CalendarPart, zone: &TimeZone, time: i64) -> Option<f64> {
-    let at = Timestamp::from_microsecond(time).ok()?;
-    let at = zone.to_datetime(at);
+    let at = local_datetime(zone, time)?;
     Some(match part {
         CalendarPart::Year => f64::from(at.year()),
         CalendarPart::Month => f64::from(at.month()),

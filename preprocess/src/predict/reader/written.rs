@@ -184,6 +184,8 @@ mod tests {
             "2024-01-31",
             &text("2024-01-31T00:00:00Z"),
         );
+        let last = text("9999-12-31T00:00:00Z");
+        check(&dates, LandedAs::Text, "9999-12-31", &last);
         check(&dates, LandedAs::Text, "-", &Read::By(Raw::Null));
         check(&dates, LandedAs::Text, "soon", &Read::Conflict);
     }
