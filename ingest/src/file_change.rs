@@ -53,7 +53,7 @@ impl Known {
             is_read: false,
             begin: Begin {
                 byte: progress.from,
-                lines: 0,
+                ..Begin::default()
             },
             records: progress.records,
         }

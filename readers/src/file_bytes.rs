@@ -19,6 +19,8 @@ use parquet::{
 use tokio::runtime::Handle;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::line_ends::LineEnds;
+
 /// Files up to this size are held in memory.
 const WHOLE: u64 = 64 << 20;
 /// Files up to this size are read completely for a preview.
@@ -33,8 +35,8 @@ const CHUNK: u64 = 8 << 20;
 pub struct Begin {
     /// Offset in bytes.
     pub byte: u64,
-    /// Number of line ends before that byte.
-    pub lines: u64,
+    /// Line ends before that byte.
+    pub lines: LineEnds,
 }
 
 /// The beginning of a file.
@@ -43,7 +45,7 @@ pub struct Start {
     /// XXH3 of its bytes.
     pub hash: Hash128,
     /// Line ends in it.
-    pub lines: u64,
+    pub lines: LineEnds,
 }
 
 /// An opened file. Its methods block, and must not be called on a thread that drives async tasks.
@@ -194,11 +196,11 @@ impl FileBytes {
     /// # Errors
     /// The error of the store.
     pub fn begin(&self, byte: u64) -> io::Result<Begin> {
-        let (mut at, mut lines) = (0, 0);
+        let (mut at, mut lines) = (0, LineEnds::default());
         while at < byte {
             let end = byte.min(at + CHUNK);
             let chunk = self.range(at, end)?;
-            lines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+            lines.add(&chunk);
             at = end;
         }
         Ok(Begin { byte, lines })
@@ -222,7 +224,7 @@ struct Hashing {
     hasher: Xxh3,
     /// Bytes of the beginning left.
     left: Option<u64>,
-    lines: u64,
+    lines: LineEnds,
     start: Option<Start>,
 }
 
@@ -231,7 +233,7 @@ impl Hashing {
         let mut hashing = Self {
             hasher: Xxh3::new(),
             left: start,
-            lines: 0,
+            lines: LineEnds::default(),
             start: None,
         };
         hashing.update(&[]);
@@ -245,7 +247,7 @@ impl Hashing {
         let cut = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let (first, rest) = bytes.split_at(cut);
         self.hasher.update(first);
-        self.lines += first.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.lines.add(first);
         self.left = Some(left - cut as u64).filter(|left| *left > 0);
         if self.left.is_none() {
             self.start = Some(Start {

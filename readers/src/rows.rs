@@ -6,6 +6,7 @@ mod json_rows;
 mod loose_quotes;
 pub mod one_pass;
 pub mod open;
+mod row_places;
 
 use std::{collections::BTreeSet, io::Read};
 

@@ -95,7 +95,7 @@ impl OpenFile {
                     }
                 }
             };
-            let begin = match begin.lines {
+            let begin = match begin.lines.count() {
                 0 => bytes.begin(begin.byte).map_err(|e| unreadable(e.to_string()))?,
                 _ => begin,
             };

@@ -11,11 +11,12 @@ use std::{
 
 use feedline_schemas::count::counted;
 
-use super::{Layout, NextRow, Rows, loose_quotes::QuoteScan};
+use super::{Layout, NextRow, Rows, loose_quotes::QuoteScan, row_places::RowPlaces};
 use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
     file_format::Kind,
+    line_ends::LineEnds,
     notices::Notices,
     record::Record,
     value::{Value, shorten},
@@ -35,6 +36,7 @@ struct RowLimit<R> {
     /// Last byte read, other than line ends.
     last_byte: Arc<AtomicU8>,
     quotes: QuoteScan,
+    places: RowPlaces,
 }
 
 impl<R: Read> Read for RowLimit<R> {
@@ -52,6 +54,7 @@ impl<R: Read> Read for RowLimit<R> {
             self.last_byte.store(*last, Ordering::Relaxed);
         }
         self.quotes.scan(&buffer[..count]);
+        self.places.push(&buffer[..count]);
         Ok(count)
     }
 }
@@ -66,8 +69,7 @@ fn first_byte_alone(mut reader: Text) -> Result<Text, String> {
 }
 
 /// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are
-/// skipped. The line of a bad row is where the reader began to look for it, so blank lines before
-/// it count as its own.
+/// skipped. The place of a row is that of its first byte.
 pub(crate) struct CsvRows {
     reader: csv::Reader<RowLimit<Text>>,
     /// Bytes left for the current row.
@@ -118,6 +120,7 @@ impl CsvRows {
             left: Arc::clone(&left),
             last_byte: Arc::clone(&last_byte),
             quotes: QuoteScan::new(&dialect),
+            places: RowPlaces::new(&dialect, LineEnds::default()),
         });
         let mut row = csv::ByteRecord::new();
         let is_any = reader
@@ -162,11 +165,11 @@ impl CsvRows {
         let header = self.dialect.base_line + end.line() - 1;
         // A header that ends with the file has no line end to count.
         let is_within = |base| from.byte < base + end.byte();
-        if from.lines < header || self.dialect.base_byte.is_some_and(is_within) {
+        if from.lines.feeds() < header || self.dialect.base_byte.is_some_and(is_within) {
             return Ok(());
         }
         self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
-        self.dialect.base_line = from.lines;
+        self.dialect.base_line = from.lines.count();
         self.is_ahead = false;
         let rest = csv_dialect::go_on(reader, &layout.csv)?;
         self.reader = csv_dialect::builder(&self.dialect).from_reader(RowLimit {
@@ -174,6 +177,7 @@ impl CsvRows {
             left: Arc::clone(&self.left),
             last_byte: Arc::clone(&self.last_byte),
             quotes: QuoteScan::new(&self.dialect),
+            places: RowPlaces::new(&self.dialect, from.lines.restart()),
         });
         Ok(())
     }
@@ -246,6 +250,10 @@ impl CsvRows {
     fn read_row(&mut self) -> Result<Option<Result<(), Record>>, String> {
         self.left.store(ROW, Ordering::Relaxed);
         let is_ahead = std::mem::take(&mut self.is_ahead);
+        if !is_ahead {
+            let byte = self.reader.position().byte();
+            self.reader.get_mut().places.begin_row(byte);
+        }
         if !is_ahead
             && !self
                 .reader
@@ -269,14 +277,13 @@ impl CsvRows {
         let is_whole = self.row.len() == self.header.len()
             && self.dialect.quote == Some(self.last_byte.load(Ordering::Relaxed));
         let is_open = spans_lines && !is_whole;
-        let place = self.row.position();
-        let line = self.dialect.base_line + place.map_or(0, csv::Position::line);
+        let place = self.reader.get_ref().places.place();
+        let line = self.dialect.base_line + place.lines + 1;
         self.line = line;
         self.open_quote = is_open.then_some(line);
-        let byte = place.map_or(0, csv::Position::byte);
         self.note_loose_quote();
         Ok(Some(self.check_row().map_err(|(reason, detail)| {
-            let byte = self.dialect.base_byte.map(|base| base + byte);
+            let byte = self.dialect.base_byte.map(|base| base + place.byte);
             let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
             Record::Bad {
                 raw: self.raw(),

@@ -80,7 +80,7 @@ impl Lines {
             bounds: layout.json.clone(),
             json: Reader::default(),
             last: None,
-            number: from.lines,
+            number: from.lines.feeds(),
             at: from.byte,
         }
     }

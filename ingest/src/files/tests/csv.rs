@@ -33,6 +33,58 @@ async fn fault_42_ragged_and_broken_rows_are_bad_records_with_their_place() {
     assert_eq!(records(&folder.source("a.csv")).await, expected);
 }
 
+/// Lines of the rows `bad` of a CSV file, which have too few fields. Checks their offsets.
+async fn bad_lines(content: &str, change: fn(&mut SourceConfig)) -> Vec<usize> {
+    let folder = Folder::new(&[("a.csv", content.as_bytes())]);
+    let mut config = folder.source("a.csv");
+    change(&mut config);
+    let found = records(&config).await;
+    let bad = found
+        .iter()
+        .filter_map(|record| record.strip_prefix("ragged_row | line "));
+    let line = |detail: &str| {
+        let (line, rest) = detail.split_once(" (byte ").unwrap();
+        let byte: usize = rest.split_once(' ').unwrap().0.parse().unwrap();
+        assert!(content[byte..].starts_with("bad"), "{byte}: {content:?}");
+        line.parse().unwrap()
+    };
+    bad.map(line).collect()
+}
+
+#[tokio::test]
+async fn bad_rows_have_the_same_lines_whatever_ends_the_lines() {
+    let long = |row: usize| match row % 100 {
+        99 => "bad\n".to_owned(),
+        _ => format!("{row},1\n"),
+    };
+    let long = format!("a,b\n{}", (0..3000).map(long).collect::<String>());
+    let long_lines: Vec<usize> = (1..=30).map(|count| count * 100 + 1).collect();
+    let plain = |_: &mut SourceConfig| {};
+    let cases: [(&str, &[usize], fn(&mut SourceConfig)); 6] = [
+        ("a,b\n1,2\nbad\n3,4\nbad", &[3, 5], plain),
+        ("a,b\n1,\"x\ny\n\"\nbad\n3,4\nbad\n", &[5, 7], plain),
+        ("\u{feff}a,b\n\n\nbad\n1,2\n\nbad\n", &[4, 7], plain),
+        ("\n\na,b\nbad\n", &[4], plain),
+        ("\n1,2\n\nbad\n", &[4], |config| config.csv.header = false),
+        (&long, &long_lines, plain),
+    ];
+    for (text, lines, change) in cases {
+        for end in ["\n", "\r\n", "\r"] {
+            let found = bad_lines(&text.replace('\n', end), change).await;
+            assert_eq!(found, lines, "{end:?}: {:?}", text.get(..40));
+        }
+    }
+    // Passed over up to a line feed.
+    for end in ["\n", "\r\n"] {
+        let text = "Report\n\na,b\n# 1, 2\n\n3,4\n# 5\nbad\n".replace('\n', end);
+        let found = bad_lines(&text, |config| {
+            config.csv.skip_rows = 2;
+            config.csv.comment = Some("#".into());
+        });
+        assert_eq!(found.await, [8], "{end:?}");
+    }
+}
+
 #[tokio::test]
 async fn tsv_and_other_delimiters_are_read() {
     let folder = Folder::new(&[("a.tsv", b"a\tb\n1,5\t2\n"), ("b.csv", b"a;b\n1;2\n")]);
