@@ -6,6 +6,7 @@
 //! remaining files. Before the entry is written, everything that a reset or a reread replaces is
 //! saved in a folder beside the landing folder. Deleted data is not saved.
 
+mod batch_files;
 mod compact;
 mod delete;
 mod keep;

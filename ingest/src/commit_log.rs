@@ -29,7 +29,7 @@ use tracing::warn;
 
 pub(crate) use self::commit::Commit;
 use crate::{
-    amend::withdrawn_files::sweep,
+    amend::withdrawn_files::{remove_expired, sweep},
     batch::Encoded,
     context::Context,
     delta::DeltaFollower,
@@ -185,6 +185,7 @@ impl CommitLog {
             entries.load_for_comparison(Sequence::new(0)).await?;
             sweep(&landing, entries.all()).await?;
         }
+        remove_expired(&landing, entries.tail()).await?;
         let compared_files = tidied.compared;
         let tidied = tidied.warning.into_iter().chain(entries.warning());
         let tidied = tidied.collect();
@@ -492,7 +493,9 @@ impl CommitLog {
         if let (Some(delta), Some(last)) = (&mut self.delta, self.entries.last()) {
             Box::pin(delta.follow(&self.landing, &self.source, last, hash)).await;
         }
-        if self.last().is_some_and(|last| Reach::of(last).is_empty()) {
+        // Files that an entry names as expired leave their folders first, like withdrawn ones.
+        let is_settled = |last: &CommitEntry| Reach::of(last).is_empty() && last.expired.is_empty();
+        if self.last().is_some_and(is_settled) {
             self.snapshot_if_due().await;
         }
         Ok(())

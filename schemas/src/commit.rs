@@ -103,8 +103,8 @@ pub struct CommitEntry {
     /// the one after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewound_to: Option<Sequence>,
-    /// Retention: files that no longer count and whose bytes are deleted once this entry is there, by the paths that they
-    /// had.
+    /// Retention and `ingest delete`: files that no longer count and whose bytes are deleted once this entry is there, by
+    /// the paths that they had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<String>,
     /// In memory and in snapshots, never in the log: the entry whose files have the rows of this one, after a compaction.

@@ -21,7 +21,7 @@ use crate::{
     testing,
     verify::verify,
 };
-use feedline_storage::{Store, log::entry_path};
+use feedline_storage::{Effect, Faults, Operation, Rule, Store, log::entry_path};
 
 fn context(root: &Store) -> Context {
     Context {
@@ -341,7 +341,7 @@ async fn a_rewind_brings_superseded_rows_back_unless_retention_has_deleted_them(
             assert_eq!(last.min_reader, Some(3));
             assert!(root.list("landing/s/superseded").await.unwrap().is_empty());
             let error = go_back(&config, &root, 8).await.unwrap_err().to_string();
-            assert!(error.contains("retention has deleted it"), "{error}");
+            assert!(error.contains("has removed it since"), "{error}");
         } else {
             go_back(&config, &root, 8).await.unwrap();
             assert_eq!(ids(&root).await, (0..18).collect::<Vec<_>>());
@@ -420,6 +420,137 @@ async fn no_copy_of_deleted_rows_stays() {
     for folder in ["landing/s/superseded", "landing/s/data"] {
         assert!(root.list(folder).await.unwrap().is_empty(), "{folder}");
     }
+}
+
+async fn superseded_paths(root: &Store) -> Vec<String> {
+    let listed = root.child("landing/s").list("superseded").await.unwrap();
+    listed.into_iter().map(|file| file.path).collect()
+}
+
+async fn remove(config: &PipelineConfig, root: &Store, batches: &[u64]) -> AmendReport {
+    delete(config, &name(), batches, &context(root), false)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn rows_of_a_batch_that_a_rewind_took_back_are_deleted() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    go_back(&config, &root, 0).await.unwrap();
+    let before = superseded_paths(&root).await;
+    assert_eq!(before.len(), 8);
+    let dry = delete(&config, &name(), &[2], &context(&root), true)
+        .await
+        .unwrap();
+    assert_eq!(superseded_paths(&root).await, before);
+    let report = remove(&config, &root, &[2]).await;
+    assert_eq!((report.rows, report.sequence), (0, Some(10)));
+    assert!(
+        report.notes[0].contains("removes 1 superseded file with"),
+        "{report:?}"
+    );
+    assert_eq!(report.notes, dry.notes);
+    let mut expected = before;
+    let gone = expected.remove(1);
+    assert_eq!(superseded_paths(&root).await, expected);
+    let last = entries(&root).await.pop().unwrap();
+    assert_eq!(last.expired.len(), 1);
+    assert!(gone.ends_with(&last.expired[0]), "{gone}");
+    assert!(last.withdrawn.is_empty());
+    check(&config, &root).await;
+    let again = delete(&config, &name(), &[2], &context(&root), false).await;
+    let error = again.unwrap_err().to_string();
+    assert!(error.contains("entry 2 has no files"), "{error}");
+    // What counts can be rewound behind it.
+    bring(&config, &root).await;
+    assert_eq!(ids(&root).await, (0..18).collect::<Vec<_>>());
+    go_back(&config, &root, 9).await.unwrap();
+    assert_eq!(ids(&root).await, [0, 1]);
+    check(&config, &root).await;
+}
+
+#[tokio::test]
+async fn merged_and_rewritten_copies_of_a_rewound_batch_are_deleted() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    merge(&config, &root).await;
+    // The merged file is written again without rows of `b.csv`.
+    fs::write(folder.path().join("b.csv"), "id,price\n100,1\n").unwrap();
+    bring(&config, &root).await;
+    go_back(&config, &root, 2).await.unwrap();
+    let (before, kept) = (rows(&root).await, superseded_paths(&root).await.len());
+    // Batch 6 is in its own file and in both merged ones, batch 4 in one of them.
+    remove(&config, &root, &[6]).await;
+    assert_eq!(superseded_paths(&root).await.len(), kept - 3);
+    remove(&config, &root, &[4]).await;
+    assert_eq!(superseded_paths(&root).await.len(), kept - 4);
+    assert_eq!(rows(&root).await, before);
+    check(&config, &root).await;
+}
+
+#[tokio::test]
+async fn rows_that_a_changed_file_superseded_are_deleted() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    fs::write(folder.path().join("b.csv"), "id,price\n100,1\n").unwrap();
+    bring(&config, &root).await;
+    let before = ids(&root).await;
+    assert_eq!(superseded_paths(&root).await.len(), 3);
+    let report = remove(&config, &root, &[3, 4]).await;
+    assert_eq!((report.rows, report.batches), (0, vec![3, 4]));
+    assert_eq!(superseded_paths(&root).await.len(), 1);
+    let error = go_back(&config, &root, 8).await.unwrap_err().to_string();
+    assert!(error.contains("has removed it since"), "{error}");
+    // The batch is in the range of a merge, and the merged file has none of its rows.
+    merge(&config, &root).await;
+    let kept = superseded_paths(&root).await.len();
+    remove(&config, &root, &[5]).await;
+    assert_eq!(superseded_paths(&root).await.len(), kept - 1);
+    assert_eq!(ids(&root).await, before);
+    check(&config, &root).await;
+}
+
+#[tokio::test]
+async fn superseded_files_that_a_killed_deletion_left_are_removed_by_the_next_run() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    go_back(&config, &root, 0).await.unwrap();
+    let harmed = root.with_faults(Faults::new(vec![Rule {
+        operation: Operation::Delete,
+        path_contains: "superseded".into(),
+        skip: 0,
+        times: 40,
+        effect: Effect::FailBefore,
+    }]));
+    let killed = delete(&config, &name(), &[2], &context(&harmed), false).await;
+    assert!(killed.is_err());
+    assert_eq!(superseded_paths(&root).await.len(), 8);
+    bring(&config, &root).await;
+    assert_eq!(superseded_paths(&root).await.len(), 7);
+    check(&config, &root).await;
+}
+
+#[tokio::test]
+async fn a_batch_that_a_reset_saved_elsewhere_is_not_deleted_and_its_folder_is_named() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    reset(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    let refused = delete(&config, &name(), &[2], &context(&root), false).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("the folder `landing/s.1`"), "{error}");
 }
 
 #[tokio::test]

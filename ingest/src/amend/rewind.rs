@@ -323,7 +323,7 @@ async fn restore(
             return Err(Error::config(
                 "--to",
                 format!(
-                    "entry {by} has superseded `{}`, and retention has deleted it since; choose entry {by} or a later one",
+                    "entry {by} has superseded `{}`, and retention or `ingest delete` has removed it since; choose entry {by} or a later one",
                     file.path
                 ),
             ));

@@ -18,8 +18,8 @@ use crate::{
 /// Removes the files that amendments of the log withdraw, and after a reset all files of earlier
 /// entries, with the copies that Delta tables have of them. This includes withdrawn files that a
 /// killed command left, and that the next start moved to `orphans/`. Files in `superseded/` are
-/// removed if they have rows of deleted batches. All others stay there, in `orphans/` and in
-/// `damaged/`, for inspection and repair.
+/// removed if they have rows of deleted batches, or if an entry names them as expired. All others stay
+/// there, in `orphans/` and in `damaged/`, for inspection and repair.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -39,6 +39,10 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
         if own.reason == WithdrawnReason::Deleted {
             deleted.extend(own.files.iter().map(String::as_str));
         }
+    }
+    for path in entries.iter().flat_map(|entry| &entry.expired) {
+        withdrawn.insert(path.as_str());
+        deleted.insert(path.as_str());
     }
     let resets = entries.iter().filter(|entry| entry.reset_to.is_some());
     let reset = resets.map(|entry| entry.sequence.get()).max();
@@ -61,6 +65,32 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Removes files from `superseded/` that entries name as expired and that a killed command has left.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn remove_expired(landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+    let expired = entries.iter().flat_map(|entry| &entry.expired);
+    let expired: BTreeSet<&str> = expired.map(String::as_str).collect();
+    if expired.is_empty() {
+        return Ok(());
+    }
+    for found in landing.list(ASIDE).await? {
+        if expired.contains(earlier_path(&found.path)) {
+            landing.delete(&found.path).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The path that a file in `superseded/` or `orphans/` had before it was moved there. That of any other
+/// file is returned as it is.
+pub(super) fn earlier_path(path: &str) -> &str {
+    let inside = |folder: &str| path.strip_prefix(folder)?.strip_prefix('/');
+    let earlier = inside(ASIDE).or_else(|| inside(ORPHANS));
+    earlier.unwrap_or(path)
 }
 
 /// Iterates over the files that an entry names, except those of the frontier and of validators. A
