@@ -66,6 +66,7 @@ mod dedup;
 mod delta;
 mod demo;
 mod download;
+mod due_times;
 mod error;
 mod failures;
 mod fetch;

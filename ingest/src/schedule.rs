@@ -1,6 +1,5 @@
 //! Runs sources when they are due, each by one program at a time.
 
-mod due;
 mod lease;
 mod runner;
 mod schedule_status;
@@ -14,10 +13,11 @@ use feedline_schemas::config::PipelineConfig;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 pub(crate) use self::lease::{Holding, lease};
+use self::runner::SourceRunner;
 pub use self::schedule_status::{ScheduleStatus, ServedSource};
-use self::{due::DueTimes, runner::SourceRunner};
 use crate::{
     context::Context,
+    due_times::DueTimes,
     error::Error,
     settings::{choose, looks_for_more},
 };

@@ -12,6 +12,7 @@ pub(crate) use self::config_hash::config_hash;
 use crate::{
     backfill, children,
     contract::is_format,
+    due_times::DueTimes,
     error::Error,
     source_table::{source_type, unit_of},
     source_type::ReadUnit,
@@ -83,6 +84,9 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     if !source.refresh.is_never() && source.incremental.is_some() {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
         return Err(Error::config("refresh", reason));
+    }
+    if let Some(schedule) = &source.schedule {
+        DueTimes::new(schedule)?;
     }
     check_ranges(source)
 }
@@ -229,6 +233,9 @@ mod tests {
             ("1.limits.burst", "5", "nothing is held back"),
             ("1.private_hosts", "['http://a/']", "is no host"),
             ("0.tls", "{ca={file='ca.pem'}}", "does nothing here"),
+            ("0.schedule", "{}", "has no time"),
+            ("1.schedule.cron", "'61 * * * *'", "no cron expression"),
+            ("1.schedule.cron", "'0 2 31 2 *'", "never comes"),
         ] {
             let message = refused(&[&format!("source.{key}={value}")], None);
             assert!(

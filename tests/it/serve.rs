@@ -272,6 +272,16 @@ fn what_cannot_be_served_is_said_at_once() {
         "schedule = { cron = \"@daily\", zone = \"Berlin\" }",
         "no IANA time zone",
     );
+    // The other commands report such a schedule too.
+    write_pipeline(folder.path(), "schedule = { cron = \"0 2 31 2 *\" }");
+    let ended = run(folder.path(), &["check", "p.toml", "--offline"]).expect(2);
+    assert!(
+        ended.stdout.contains("`source.0.schedule.cron`") && ended.stdout.contains("never comes"),
+        "{}",
+        ended.stdout
+    );
+    let ended = run(folder.path(), &["ingest", "p.toml"]).expect(2);
+    assert!(ended.stderr.contains("never comes"), "{}", ended.stderr);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     write_pipeline(folder.path(), "schedule = { every_s = 1 }");
     let listen = taken.local_addr().unwrap().to_string();

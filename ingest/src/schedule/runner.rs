@@ -15,12 +15,12 @@ use tokio::{
 };
 
 use super::{
-    due::{DueTimes, jitter},
     lease::{Lease, TTL, Taken},
     schedule_status::{ScheduleStatus, ServedSource},
 };
 use crate::{
     context::Context,
+    due_times::{DueTimes, jitter},
     error::Error,
     landing_folder::landing,
     run::ingest,

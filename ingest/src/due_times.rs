@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Due times of a source, in whole seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug)]
-pub(super) enum DueTimes {
+pub(crate) enum DueTimes {
     /// Multiples of this many seconds.
     Every(i64),
     /// Boxed: an expression is some hundred bytes.
@@ -19,9 +19,11 @@ pub(super) enum DueTimes {
 }
 
 impl DueTimes {
+    /// Due times of a schedule.
+    ///
     /// # Errors
     /// [`Error::Config`] for settings that name no times.
-    pub(super) fn new(config: &SourceScheduleConfig) -> Result<Self, Error> {
+    pub(crate) fn new(config: &SourceScheduleConfig) -> Result<Self, Error> {
         let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
         match (&config.cron, config.every_s) {
             (None, None) => wrong(
@@ -64,7 +66,7 @@ impl DueTimes {
     ///
     /// # Errors
     /// [`Error::Config`] if the calendar has no result.
-    pub(super) fn after(&self, unix_s: i64) -> Result<Option<i64>, Error> {
+    pub(crate) fn after(&self, unix_s: i64) -> Result<Option<i64>, Error> {
         match self {
             Self::Every(seconds) => Ok(unix_s
                 .div_euclid(*seconds)
@@ -75,7 +77,7 @@ impl DueTimes {
                 let Ok(from) = Timestamp::from_second(unix_s) else {
                     return Ok(None);
                 };
-                told(cron.find_next_occurrence(&from.to_zoned(zone.clone()), false))
+                to_unix_s(cron.find_next_occurrence(&from.to_zoned(zone.clone()), false))
             }
         }
     }
@@ -84,7 +86,7 @@ impl DueTimes {
     ///
     /// # Errors
     /// As [`Self::after`].
-    pub(super) fn until(&self, unix_s: i64) -> Result<Option<i64>, Error> {
+    pub(crate) fn until(&self, unix_s: i64) -> Result<Option<i64>, Error> {
         match self {
             Self::Every(seconds) => Ok(Some(unix_s.div_euclid(*seconds) * seconds)),
             Self::Cron(cron) => {
@@ -92,13 +94,14 @@ impl DueTimes {
                 let Ok(from) = Timestamp::from_second(unix_s) else {
                     return Ok(None);
                 };
-                told(cron.find_previous_occurrence(&from.to_zoned(zone.clone()), true))
+                to_unix_s(cron.find_previous_occurrence(&from.to_zoned(zone.clone()), true))
             }
         }
     }
 }
 
-fn told(found: Result<jiff::Zoned, CronError>) -> Result<Option<i64>, Error> {
+/// Seconds of a found time; `None` if the search has found none.
+fn to_unix_s(found: Result<jiff::Zoned, CronError>) -> Result<Option<i64>, Error> {
     match found {
         Ok(time) => Ok(Some(time.timestamp().as_second())),
         Err(CronError::TimeSearchLimitExceeded) => Ok(None),
@@ -110,7 +113,7 @@ fn told(found: Result<jiff::Zoned, CronError>) -> Result<Option<i64>, Error> {
 }
 
 /// Delay of a run after `tick`. It is the same in every program that serves the source.
-pub(super) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
+pub(crate) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
     let hash = xxh3_64_with_seed(source.as_bytes(), tick.cast_unsigned());
     let most_ms = u128::from(most_s) * 1_000;
     let drawn = (u128::from(hash) * (most_ms + 1)) >> 64;
