@@ -35,6 +35,9 @@ const SMALL_PAGES: &str = "small_pages";
 /// loop is still found.
 const REMEMBERED: usize = 1 << 20;
 
+/// Pages in succession with the records of earlier pages, under ever new cursors, that are an error.
+const REPEATED_PAGES: u64 = 3;
+
 /// Walks the pages of one source.
 #[derive(Debug)]
 pub(crate) struct Paginator {
@@ -50,6 +53,8 @@ pub(crate) struct Paginator {
     longest: u64,
     /// Empty pages in succession that this process has read.
     empty: u64,
+    /// Cursors: the first of the pages in succession that have the records of earlier pages.
+    repeats_from: Option<u64>,
     /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
     /// True if a source without a next link or cursor may be one that never names any.
@@ -89,7 +94,7 @@ pub(crate) struct Contents {
     pub(crate) partial: Option<Partial>,
     /// Total record count, if the page reports it.
     pub(crate) total: Option<u64>,
-    /// Hash of the records, if pages have no cursors.
+    /// Hash of the records, if pages are compared by them.
     pub(crate) hash: Option<Hash128>,
     /// URL of the page after redirects.
     pub(crate) url: Url,
@@ -158,6 +163,7 @@ impl Paginator {
             came: None,
             longest: 0,
             empty: 0,
+            repeats_from: None,
             total: None,
             may_lack_next: true,
             warnings: WarningChanges::default(),
@@ -184,6 +190,21 @@ impl Paginator {
             self.config.way.kind(),
             PaginationKind::Page | PaginationKind::Offset
         )
+    }
+
+    /// Returns true if pages are compared by their records: if nothing else distinguishes them, or if
+    /// cursors may lead to the same records again. `keeps_all` allows equal records.
+    pub(crate) fn compares_records(&self, keeps_all: bool) -> bool {
+        self.hashes_pages() || (self.has_cursors() && !keeps_all)
+    }
+
+    /// Number of a page for messages: the requested one if pages have numbers, otherwise its place in
+    /// the run of pages from 1.
+    pub(crate) fn page_number(&self, page: u64) -> u64 {
+        match &self.config.way {
+            Pagination::Page(keys) => keys.first_page.saturating_add(page),
+            _ => page.saturating_add(1),
+        }
     }
 
     /// Returns true if a cursor is something that a server may forget.
@@ -223,8 +244,7 @@ impl Paginator {
         }
         match (&config.way, cursor) {
             (Pagination::Page(keys), _) => {
-                let number = keys.first_page.saturating_add(at.page);
-                query.push(Param::number(&keys.page_param, number));
+                query.push(Param::number(&keys.page_param, self.page_number(at.page)));
             }
             (Pagination::Offset(keys), cursor) => {
                 let first = || keys.first_offset.to_string();
@@ -426,15 +446,21 @@ impl Paginator {
         next: Option<&str>,
         hash: Option<Hash128>,
     ) -> Result<(), Error> {
-        if let Some(hash) = hash {
+        if self.hashes_pages()
+            && let Some(hash) = hash
+        {
             return match self.remember(hash, page) {
                 Some(earlier) => Err(self.wrong(format!(
-                    "page {page} has the same records as page {earlier}: its pagination goes in circles, or the API ignores the query parameter of the page{}; check `pagination`",
-                    self.page_one_advice(page)
+                    "page {} has the same records as page {}: its pagination goes in circles, or the API ignores the query parameter of the page{}{}; check `pagination`",
+                    self.page_number(page),
+                    self.page_number(earlier),
+                    self.page_one_advice(page),
+                    Self::last_page_advice(earlier, page)
                 ))),
                 None => Ok(()),
             };
         }
+        self.check_repeats(page, hash)?;
         let Some(next) = next else {
             return Ok(());
         };
@@ -443,12 +469,33 @@ impl Paginator {
         }
         match self.remember(Hash128::of(next.as_bytes()), page + 1) {
             Some(earlier) => Err(self.wrong(format!(
-                "the cursor after page {page} is `{}`, which already asked for page {earlier}: its pagination goes in circles{}; check `pagination`",
+                "the cursor after page {} is `{}`, which already asked for page {}: its pagination goes in circles{}; check `pagination`",
+                self.page_number(page),
                 self.shown(next),
+                self.page_number(earlier),
                 self.ignored_param()
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses pages in succession that have the records of earlier pages, each under a new cursor.
+    fn check_repeats(&mut self, page: u64, hash: Option<Hash128>) -> Result<(), Error> {
+        let Some(earlier) = hash.and_then(|hash| self.remember(hash, page)) else {
+            self.repeats_from = None;
+            return Ok(());
+        };
+        let first = *self.repeats_from.get_or_insert(page);
+        if page.saturating_sub(first) + 1 < REPEATED_PAGES {
+            return Ok(());
+        }
+        Err(self.wrong(format!(
+            "pages {} to {} have the records of earlier pages, the last one those of page {}, and each names a new page: its pagination goes in circles{}; check `pagination`, or set `batch.dedup_window = 0` if these are other records with equal contents",
+            self.page_number(first),
+            self.page_number(page),
+            self.page_number(earlier),
+            self.ignored_param()
+        )))
     }
 
     /// Another cause of a cursor that comes back, where it is sent in a query parameter.

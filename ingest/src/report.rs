@@ -60,6 +60,7 @@ pub(crate) async fn source_report(
         status: status.to_owned(),
         rows: totals.rows,
         new_rows: None,
+        recheck_keys: Vec::new(),
         children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,

@@ -185,7 +185,8 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
-    if is_done && !looks_for_more(config) {
+    let is_finished = is_done && !looks_for_more(config);
+    if is_finished {
         let source = &config.name;
         info!(%source, "finished by an earlier run; only `files`, `incremental`, `refresh` and `crawl.refresh` look for more");
     } else {
@@ -208,6 +209,10 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     warnings.extend(log.delta_warnings().cloned());
     // The report of a run has only the changes that this run found.
     report.new_rows = Some(log.appended_rows());
+    if is_finished {
+        let keys = source_type(config).recheck_keys(config).iter();
+        report.recheck_keys = keys.map(|key| (*key).to_owned()).collect();
+    }
     report.compared_files = log.compared_files();
     let found = report.settings_changed.take();
     report.settings_changed = found.filter(|changed| changed.sequence >= begun);

@@ -83,6 +83,12 @@ pub(crate) trait SourceType: Debug + Send + Sync {
     /// Returns true if a source may have more to read after it was read to its end.
     fn looks_for_more(&self, config: &SourceConfig) -> bool;
 
+    /// Returns the keys that have a run look for more after the source was read to its end; none for
+    /// a type that always does.
+    fn recheck_keys(&self, _: &SourceConfig) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Describes the next run of a source that was read to its end and looks for more, without
     /// `slices` and `for_each`.
     fn describe_next_run(&self, config: &SourceConfig, earlier: &EarlierReadings<'_>) -> String;

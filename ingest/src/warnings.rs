@@ -37,6 +37,14 @@ const ENDS: [&str; 14] = [
     "null_list",
 ];
 
+/// Warnings besides [`ENDS`] that mean that records may be missing.
+const MISSING_RECORDS: [&str; 4] = [
+    "small_pages",
+    "graphql_partial_data",
+    "no_xml_records",
+    "values_absent",
+];
+
 /// Changes of warnings, and the codes that hold.
 #[derive(Debug, Default)]
 pub(crate) struct WarningChanges {
@@ -88,6 +96,11 @@ impl WarningChanges {
 /// Returns true if a warning is about the ends of pages.
 pub(crate) fn is_end(code: &str) -> bool {
     ENDS.contains(&code)
+}
+
+/// Returns true if a warning means that records of the source may be missing.
+pub(crate) fn may_lack_records(code: &str) -> bool {
+    is_end(code) || MISSING_RECORDS.contains(&code)
 }
 
 /// Returns the warnings after `changes`, in the order in which they were first raised.

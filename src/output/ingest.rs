@@ -378,6 +378,10 @@ fn pages_or_files(count: u64) -> String {
 
 pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
     let new = match source.new_rows {
+        Some(0) if !source.recheck_keys.is_empty() => {
+            let keys = source.recheck_keys.join("` or `");
+            format!("read before, and only `{keys}` requests it again, ")
+        }
         Some(0) if source.rows > 0 => "nothing new, ".to_owned(),
         Some(new) if new < source.rows => grouped_as(new, "new row") + ", ",
         _ => String::new(),
@@ -635,6 +639,22 @@ mod tests {
         ] {
             assert!(out.contains(part), "{part} in {out}");
         }
+    }
+
+    #[test]
+    fn a_source_that_is_not_requested_again_is_reported_with_the_keys_that_change_it() {
+        let source = SourceReport {
+            status: "complete".into(),
+            rows: 7,
+            new_rows: Some(0),
+            recheck_keys: vec!["refresh".into(), "incremental".into()],
+            ..SourceReport::default()
+        };
+        let mut out = String::new();
+        write_source(&source, &mut out).unwrap();
+        let expected = "complete: read before, and only `refresh` or `incremental` requests it again, 7 rows landed, ";
+        assert!(out.contains(expected), "{out}");
+        assert!(!out.contains("nothing new"), "{out}");
     }
 
     #[test]

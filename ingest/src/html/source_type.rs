@@ -64,6 +64,10 @@ impl SourceType for HtmlType {
         !config.crawl.refresh.is_never()
     }
 
+    fn recheck_keys(&self, _: &SourceConfig) -> &'static [&'static str] {
+        &["crawl.refresh"]
+    }
+
     fn describe_next_run(&self, _: &SourceConfig, _: &EarlierReadings<'_>) -> String {
         "checks every known page for changes".to_owned()
     }

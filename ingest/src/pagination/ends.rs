@@ -135,16 +135,33 @@ impl Paginator {
             // The end of a list that has grown meanwhile.
             return;
         }
+        let is_numbered = self.config.way.kind() == PaginationKind::Page;
+        let has_full_pages = self.longest >= size;
+        if has_full_pages && (!is_numbered || self.config.way.empty_pages() > 1) {
+            // The end of a list that has grown meanwhile, and the next offset is behind its last
+            // record; or pages that the API filters.
+            return;
+        }
+        let (key, cause) = match (has_full_pages, is_numbered) {
+            (true, _) => (
+                "pagination.type",
+                ", and full pages have come too: if the list grows while it is read, records that were added to that page are missing: use `pagination.type = \"offset\"` if the API has offsets; if the API filters its pages, set `pagination.empty_pages = 2`",
+            ),
+            (false, true) => (
+                "pagination.page_size",
+                ": the server gives smaller pages; set it to what the server gives at most, since a server that numbers its pages by what it is asked for leaves records out between them",
+            ),
+            (false, false) => (
+                "pagination.page_size",
+                ": the server gives smaller pages; set it to what the server gives at most",
+            ),
+        };
         self.warnings.raise(
             SMALL_PAGES,
-            "pagination.page_size",
+            key,
             format!(
-                "a page of {}, where `pagination.page_size` = {size}, was not the last one: the server gives smaller pages; set it to what the server gives at most{}",
+                "a page of {}, where `pagination.page_size` = {size}, was not the last one{cause}",
                 counted(short.records, "record"),
-                match self.config.way.kind() {
-                    PaginationKind::Page => ", since a server that numbers its pages by what it is asked for leaves records out between them",
-                    _ => "",
-                }
             ),
         );
     }
@@ -157,6 +174,17 @@ impl Paginator {
         match page == 1 && is_from_zero {
             true => {
                 "; if it counts its pages from 1, it returned the first one for the numbers 0 and 1: set `pagination.first_page` = 1"
+            }
+            false => "",
+        }
+    }
+
+    /// Advice about the end of the pages, if `page` has the records of the page before it: an API may
+    /// return its last page again for all numbers after it. Otherwise empty.
+    pub(super) const fn last_page_advice(earlier: u64, page: u64) -> &'static str {
+        match earlier.saturating_add(1) == page {
+            true => {
+                "; if the API returns its last page again for the pages after it, set `pagination.total_path` or `pagination.has_more_path`, or `pagination.page_size` if that page has fewer records than the others"
             }
             false => "",
         }
@@ -237,7 +265,8 @@ impl Paginator {
             (Some(true), Some(lacks)) => Err(Error::Incomplete {
                 url: redacted(&self.urls.base),
                 reason: format!(
-                    "page {page} has {lacks}, and `{path}` (`pagination.has_more_path`) says that there are further pages; run again, or check `pagination`"
+                    "page {} has {lacks}, and `{path}` (`pagination.has_more_path`) says that there are further pages; run again, or check `pagination`",
+                    self.page_number(page)
                 ),
             }),
             (None, _) if page == 0 => {
@@ -268,11 +297,12 @@ impl Paginator {
             }
             _ => return,
         };
+        let number = self.page_number(page);
         self.warnings.raise(
             "partial_content",
             "pagination",
             format!(
-                "page {page} came with status 206 (Partial Content), {what}: records may be missing; check `pagination`, and ask the server's owner"
+                "page {number} came with status 206 (Partial Content), {what}: records may be missing; check `pagination`, and ask the server's owner"
             ),
         );
     }

@@ -158,15 +158,52 @@ fn fault_25_pages_with_the_same_records_are_an_error_that_names_them() {
             .map_err(|e| e.to_string())
     };
     assert!(walk(&["a", "b", "c"]).is_ok());
+    // Pages have the numbers that were requested. A last page that comes again can be avoided.
+    let advice = "`pagination.total_path` or `pagination.has_more_path`, or `pagination.page_size`";
     let message = walk(&["a", "a"]).unwrap_err();
     assert!(
-        message.contains("page 1 has the same records as page 0"),
+        message.contains("page 2 has the same records as page 1") && message.contains(advice),
         "{message}"
     );
     let message = walk(&["x", "a", "b", "a"]).unwrap_err();
     assert!(
-        message.contains("page 3 has the same records as page 1"),
+        message.contains("page 4 has the same records as page 2") && !message.contains(advice),
         "{message}"
+    );
+}
+
+#[test]
+fn fault_25_earlier_records_under_ever_new_cursors_are_an_error_after_three_pages() {
+    let walk = |hashes: &[&str]| -> Result<(), String> {
+        let mut pages = paginator(PaginationKind::Cursor);
+        let mut cursor: Option<String> = None;
+        for (page, hash) in (0..).zip(hashes) {
+            let mut contents = Contents {
+                hash: Some(Hash128::of(hash.as_bytes())),
+                ..contents(1, Some(&format!("c{page}")))
+            };
+            let next = pages.next(at(page, cursor.as_deref()), &mut contents);
+            cursor = match next.map_err(|error| error.to_string())? {
+                Position::Page { cursor, .. } => cursor,
+                other => panic!("{other:?}"),
+            };
+        }
+        Ok(())
+    };
+    assert_eq!(walk(&["a", "a", "a", "b", "a", "a"]), Ok(()));
+    let check = |hashes: &[&str], part: &str| {
+        let message = walk(hashes).unwrap_err();
+        for part in [part, "`cursor`", "`batch.dedup_window = 0`"] {
+            assert!(message.contains(part), "{message}");
+        }
+    };
+    check(
+        &["a", "a", "a", "a"],
+        "pages 2 to 4 have the records of earlier pages, the last one those of page 1",
+    );
+    check(
+        &["a", "b", "c", "b", "c", "b"],
+        "pages 4 to 6 have the records of earlier pages, the last one those of page 2",
     );
 }
 
@@ -282,6 +319,41 @@ fn a_total_that_lacks_one_page_names_the_first_page() {
     check(1, 5, true);
     check(0, 5, false);
     check(1, 6, false);
+}
+
+#[test]
+fn a_short_page_of_a_list_that_grows_is_no_sign_of_small_pages() {
+    // Message of the warning after pages of these many records, if it is raised.
+    let check_with = |keys: serde_json::Value, counts: &[usize], part: Option<&str>| {
+        let mut pages = of(pages(keys.clone()));
+        let mut next = at(0, None);
+        for records in counts {
+            let mut contents = contents(*records, None);
+            match pages.next(next, &mut contents).unwrap() {
+                Position::Page { page, cursor, run } => next = At { page, cursor, run },
+                other => panic!("{other:?}"),
+            }
+        }
+        let warnings = crate::warnings::apply(Vec::new(), pages.take_warnings());
+        let messages: Vec<&str> = warnings.iter().map(|held| held.message.as_str()).collect();
+        let is_expected = match part {
+            Some(part) => messages.len() == 1 && messages[0].contains(part),
+            None => messages.is_empty(),
+        };
+        assert!(is_expected, "{keys} {counts:?}: {messages:?}");
+    };
+    let check = |kind: &str, counts: &[usize], part: Option<&str>| {
+        check_with(json!({"type": kind, "page_size": 20}), counts, part);
+    };
+    check("offset", &[20, 20, 1, 3], None);
+    check("offset", &[7, 20, 1, 3], None);
+    check("offset", &[1, 3], Some("the server gives smaller pages"));
+    // The records between the pages that were requested are missing.
+    let missing = "added to that page are missing";
+    check("page", &[20, 20, 1, 3], Some(missing));
+    check("page", &[7, 3], Some("the server gives smaller pages"));
+    let filtered = json!({"type": "page", "page_size": 20, "empty_pages": 2});
+    check_with(filtered, &[20, 17, 15], None);
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Rest {
 
     /// Warns that null was read as an empty list of records.
     pub(super) fn warn_of_null(&mut self) {
-        let message = "a response has null where the list of records should be, which was read as an empty page; if it is an error, set `error_path` to the path of the error in it, or set `error_path = \"\"` if null means that there are no records";
+        let message = "a response has null where the list of records should be, and no field at `error_path` that shows whether it is an error; it was read as an empty page; if it is an error, set `error_path` to the path of the error in it, or set `error_path = \"\"` if null means that there are no records";
         self.warnings
             .raise("null_list", "error_path", message.to_owned());
     }
@@ -51,6 +51,7 @@ impl Rest {
     ) -> Result<Fetched, Error> {
         let end_status = self.pages.end_status(at);
         let is_null = answered_of(&first).is_some_and(|answered| is_later_null(at, answered));
+        let number = self.pages.page_number(at.page);
         let mut retry = self.ahead.retry();
         // The newest hole, and the number of tries that gave one.
         let holes = Mutex::new((Some(first), 0));
@@ -74,10 +75,9 @@ impl Rest {
                 error: Box::new(Error::Incomplete {
                     url: this.ahead.http().shown(&request.url),
                     reason: match is_null {
-                        true => format!("page {} has null where its list should be", at.page),
+                        true => format!("page {number} has null where its list should be"),
                         false => format!(
-                            "page {} has no record, and the API's total says that more follow",
-                            at.page
+                            "page {number} has no record, and the API's total says that more follow"
                         ),
                     },
                 }),

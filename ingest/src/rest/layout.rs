@@ -24,7 +24,7 @@ use super::{
     markup::{self, FoundElements},
     only_page::OnlyPage,
     page_fields::{boolean, pagination_key, token, total},
-    reported_errors::{ERRORS, error_alone, error_text, is_something},
+    reported_errors::{ERRORS, error_alone, error_text, is_something, shows_no_error},
     response::{Form, Response},
 };
 use crate::{error::Error, pagination::Paginator};
@@ -62,7 +62,7 @@ pub(super) struct Body {
     pub(super) token: Option<String>,
     /// True if a value, even null, exists at the path of the next cursor or URL.
     pub(super) names_next: bool,
-    /// True if null is in place of the list, and `error_path` is not set: it may be an error.
+    /// True if null is in place of the list, and no field at `error_path`: it may be an error.
     pub(super) is_null: bool,
     pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
@@ -118,7 +118,7 @@ impl Layout {
             },
             only_page: OnlyPage::of(config),
             is_single: config.response.single_record,
-            is_hashed: pages.hashes_pages(),
+            is_hashed: pages.compares_records(config.dedup_window() == 0),
             partial_data: config.graphql.as_ref().map(|graphql| graphql.partial_data),
             edges: graphql::edges_path(config),
         })
@@ -352,8 +352,8 @@ impl Layout {
             });
         }
         let beside = self.only_page.as_ref().map(|_| beside_lists(&document));
-        let is_null =
-            self.error.is_none() && matches!(document.at(&self.records), Some(Value::Null));
+        let is_null = matches!(document.at(&self.records), Some(Value::Null))
+            && !shows_no_error(&document, self.error.as_deref());
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
             _ if self.has_edges(&document) => {

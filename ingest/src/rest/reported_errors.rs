@@ -19,6 +19,12 @@ pub(super) fn error_alone(records: &[Record]) -> Option<(String, String)> {
     is_error.then(|| (key.clone(), error_text(error)))
 }
 
+/// Returns true if a document without an error shows that it is none: by a field at `error_path`, even
+/// null or empty. An empty path is the document itself, so that no error is looked for.
+pub(super) fn shows_no_error(document: &Value, error_path: Option<&str>) -> bool {
+    error_path.is_some_and(|path| document.at(path).is_some())
+}
+
 /// Formats an error for messages; it may contain secrets.
 pub(super) fn error_text(error: &Value) -> String {
     match error {

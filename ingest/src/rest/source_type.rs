@@ -78,6 +78,14 @@ impl SourceType for RestType {
             || config.for_each.is_some()
     }
 
+    fn recheck_keys(&self, config: &SourceConfig) -> &'static [&'static str] {
+        // Conditional requests exist for GET alone.
+        match config.method.is_get() && config.graphql.is_none() {
+            true => &["refresh", "incremental"],
+            false => &["incremental"],
+        }
+    }
+
     fn describe_next_run(&self, config: &SourceConfig, earlier: &EarlierReadings<'_>) -> String {
         let since = config.incremental.as_ref().map(|incremental| {
             let incremental = Incremental::new(incremental)?;

@@ -366,10 +366,11 @@ async fn a_null_in_place_of_the_list_is_an_empty_page() {
 
 #[tokio::test]
 async fn a_null_that_stays_on_a_later_page_is_the_end_and_a_warning() {
-    let check = async |error_path: Option<&str>, requests: usize, keys: &[&str]| {
-        let server = Scripted::answering(|_, head| match head.contains("page=2") {
+    let check = async |error_path: Option<&str>, error: &str, requests: usize, keys: &[&str]| {
+        let error = error.to_owned();
+        let server = Scripted::answering(move |_, head| match head.contains("page=2") {
             false => ok(r#"{"items": [{"i": 0}]}"#),
-            true => ok(r#"{"code": 50011, "items": null}"#),
+            true => ok(&format!(r#"{{"code": 50011, "items": null{error}}}"#)),
         })
         .await;
         let mut config = config(server.url.as_str(), PaginationKind::Page);
@@ -386,9 +387,31 @@ async fn a_null_that_stays_on_a_later_page_is_the_end_and_a_warning() {
         });
         assert_eq!(nulls.collect::<Vec<_>>(), keys, "{error_path:?}");
     };
-    check(None, 4, &["error_path"]).await;
-    check(Some(""), 2, &[]).await;
-    check(Some("error"), 2, &[]).await;
+    let warned = &["error_path"][..];
+    check(None, "", 4, warned).await;
+    check(Some(""), "", 2, &[]).await;
+    // Only a page that has the field shows that it is no error.
+    check(Some("error"), "", 4, warned).await;
+    for none in ["null", "[]", "false", "0"] {
+        let error = format!(r#", "error": {none}"#);
+        check(Some("error"), &error, 2, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn fault_25_equal_pages_under_ever_new_cursors_end_the_run() {
+    let server =
+        Scripted::answering(|n, _| ok(&format!(r#"{{"items": [{{"i": 0}}], "next": "c{n}"}}"#)))
+            .await;
+    let mut config = paged(&server, PaginationKind::Cursor);
+    config.pagination.common.max_pages = Bounded::literal::<9>();
+    let error = read(&config).await.unwrap_err().to_string();
+    assert!(error.contains("pages 2 to 4 have the records"), "{error}");
+    assert_eq!(server.heads().len(), 4);
+    // Equal records may be different ones.
+    config.batch.dedup_window = Some(0);
+    let error = read(&config).await.unwrap_err().to_string();
+    assert!(error.contains("`pagination.max_pages` = 9"), "{error}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use feedline_schemas::{
 
 use crate::{
     backfill::slices_report, error::when, held_warnings::holding, settings::looks_for_more,
-    source_table::source_type, source_type::EarlierReadings,
+    source_table::source_type, source_type::EarlierReadings, warnings::may_lack_records,
 };
 
 /// Describes the next run.
@@ -68,9 +68,16 @@ pub(crate) fn describe_next_run(
 
 /// Reports that nothing is left to read, as far as known.
 fn all_read(config: &SourceConfig, state: &SourceState) -> String {
-    let warnings = holding(config, &state.warnings);
+    let mut warnings = holding(config, &state.warnings);
+    warnings.retain(|warning| may_lack_records(&warning.code));
     match warnings.as_slice() {
-        [] => "nothing: everything has been read".to_owned(),
+        [] if looks_for_more(config) => "nothing: everything has been read".to_owned(),
+        [] => {
+            let keys = source_type(config).recheck_keys(config);
+            let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+            let keys = keys.join(" or ");
+            format!("nothing: everything has been read, and only {keys} requests it again")
+        }
         [warning] => format!(
             "nothing, though records may be missing: see the warning `{}`",
             warning.code
@@ -188,6 +195,9 @@ mod tests {
 
     const COMPLETE: &str = "nothing: everything has been read";
 
+    const FINISHED: &str =
+        "nothing: everything has been read, and only `refresh` or `incremental` requests it again";
+
     #[test]
     fn a_source_without_a_log_starts_from_the_beginning_and_resumes_after_its_last_page() {
         let rest = source("type = \"rest\"");
@@ -211,7 +221,13 @@ mod tests {
     #[test]
     fn a_finished_source_reads_nothing_or_what_may_be_new() {
         let rest = source("type = \"rest\"");
-        check(&rest, done(PageRun::default()), COMPLETE);
+        check(&rest, done(PageRun::default()), FINISHED);
+        let posted = source("type = \"rest\"\nmethod = \"POST\"");
+        check(
+            &posted,
+            done(PageRun::default()),
+            "nothing: everything has been read, and only `incremental` requests it again",
+        );
         let warned = SourceState {
             warnings: vec![Warning::new("partial_content", "x")],
             ..at(done(PageRun::default()), None)
@@ -220,8 +236,14 @@ mod tests {
             describe_next_run(&rest, Some(&warned), &[], 100),
             "nothing, though records may be missing: see the warning `partial_content`"
         );
+        // A warning about values is no sign of missing records.
+        let rounded = SourceState {
+            warnings: vec![Warning::new("digits_rounded", "x")],
+            ..at(done(PageRun::default()), None)
+        };
+        assert_eq!(describe_next_run(&rest, Some(&rounded), &[], 100), FINISHED);
         let until = at(done(PageRun::default()), Some(4_102_444_800));
-        assert_eq!(describe_next_run(&rest, Some(&until), &[], 100), COMPLETE);
+        assert_eq!(describe_next_run(&rest, Some(&until), &[], 100), FINISHED);
         let more = source(
             "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\", lookback = \"1d\" }",
         );

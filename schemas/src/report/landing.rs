@@ -53,6 +53,9 @@ pub struct SourceReport {
     /// Rows landed by this run; absent in `ingest status` and where the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_rows: Option<u64>,
+    /// Keys that have a run look for more, where this run read nothing because an earlier one had read the source to its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recheck_keys: Vec<String>,
     /// Rows landed in each child table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<String, u64>,

@@ -376,12 +376,13 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     let root = Store::memory();
     // An empty page below the total is requested three times. The second run sends no request and
     // repeats the warning.
-    for requests in [8, 0] {
+    for (requests, keys) in [(8, vec![]), (0, vec!["refresh", "incremental"])] {
         let report = ingest_once(&root, &config).await.unwrap();
         assert_eq!(
             (report.rows, report.requests, codes(&report)),
             (50, requests, vec!["total_differs"])
         );
+        assert_eq!(report.recheck_keys, keys);
         let message = &report.warnings[0].message;
         assert!(
             message.starts_with("50 records have come, and the API says that there are 100"),
@@ -406,7 +407,10 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     pipeline.source[0].pagination.common.total_path = None;
     let (count, next) = told(&pipeline).await;
     assert_eq!(count, 0);
-    assert_eq!(next, "nothing: everything has been read");
+    assert_eq!(
+        next,
+        "nothing: everything has been read, and only `refresh` or `incremental` requests it again"
+    );
 }
 
 #[tokio::test]
