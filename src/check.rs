@@ -1,26 +1,27 @@
 //! `feedline check`: a pipeline's settings, secrets and sources, before anything runs.
 
+mod checked_source;
+mod dataset_columns;
 mod few_rows;
 mod initial_weights;
 mod rejects;
 mod rows_looked_at;
 mod version_samples;
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
-use feedline_ingest::SourcePreview;
 use feedline_preprocess::CheckedDataset;
-use feedline_schemas::{
-    config::{DatasetConfig, Loaded, PipelineConfig, SourceConfig, SplitBy, TrainConfig},
-    ids::Name,
-    record::{Column, ColumnType},
-    report::Warning,
-};
+use feedline_schemas::config::{DatasetConfig, Loaded, PipelineConfig, SplitBy, TrainConfig};
 use feedline_storage::Store;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::{initial_weights::CheckedWeights, rows_looked_at::RowsLookedAt};
+use self::{
+    checked_source::CheckedSource,
+    dataset_columns::{check_dataset, is_root_reached, seen_columns},
+    initial_weights::CheckedWeights,
+    rows_looked_at::RowsLookedAt,
+};
 use crate::{
     exit::Outcome,
     output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
@@ -45,27 +46,6 @@ pub(crate) struct CheckReport {
     /// The same with the line of text, for a person.
     #[serde(skip)]
     pub(crate) excerpts: Vec<String>,
-}
-
-/// A source as the check found it.
-#[derive(Debug, Serialize)]
-pub(crate) struct CheckedSource {
-    pub(crate) name: String,
-    /// False under `--offline`, and for a source with invalid settings.
-    pub(crate) asked: bool,
-    /// Rows that were read to see the columns.
-    pub(crate) rows: u64,
-    /// Rows among those read that a run would reject. The contract is asked about the first page only.
-    pub(crate) rejected: u64,
-    /// One of them, after its reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rejected_sample: Option<String>,
-    /// Count of its columns.
-    pub(crate) columns: usize,
-    pub(crate) warnings: Vec<Warning>,
-    /// Reason that it cannot be read, or that a run of it fails.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
 }
 
 /// Settings of a training that need no dataset.
@@ -244,16 +224,9 @@ pub(crate) async fn check(
         sources.push(found);
     }
     let columns = seen_columns(config, &previews);
-    // The log of a landed source is a file of the root.
-    let is_reached = !is_offline || preprocess.root.local_path().is_some();
-    let dataset = match resolved(config, preprocess, &columns, &sources, is_reached).await {
-        Ok(dataset) => dataset,
-        Err(feedline_preprocess::Error::Config { key, reason }) => {
-            add(&key, reason);
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let found = check_dataset(config, preprocess, &columns, &sources, is_offline).await?;
+    let (dataset, problems_of_dataset) = (found.dataset, found.problems.into_iter());
+    problems_of_dataset.for_each(|(key, reason)| add(&key, reason));
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
         let rows = RowsLookedAt {
             config,
@@ -263,7 +236,9 @@ pub(crate) async fn check(
         };
         rows.judge(&mut sources, &ingest.root).await;
     }
-    if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
+    if is_root_reached(preprocess, is_offline)
+        && let Some(reason) = missing_dataset(config, &preprocess.root).await
+    {
         add("train", reason);
     }
     let train = checked_training_and_weights(loaded, preprocess, is_offline).await;
@@ -283,111 +258,6 @@ pub(crate) async fn check(
         problems,
         excerpts,
     })
-}
-
-/// Resolves the columns of the dataset among those that landed or were seen.
-async fn resolved(
-    config: &PipelineConfig,
-    preprocess: &feedline_preprocess::Context,
-    columns: &BTreeMap<Name, Vec<Column>>,
-    sources: &[CheckedSource],
-    is_reached: bool,
-) -> Result<Option<CheckedDataset>, feedline_preprocess::Error> {
-    if !is_reached {
-        feedline_preprocess::check(config)?;
-        return Ok(not_reached(config));
-    }
-    let resolved = feedline_preprocess::check_columns(config, preprocess, columns).await;
-    let mut sources = sources.iter();
-    match (resolved, sources.find(|source| source.is_without_columns())) {
-        // A column is missed where no row has shown any.
-        (Err(feedline_preprocess::Error::Config { .. }), Some(source)) => {
-            feedline_preprocess::check(config).map(|()| not_seen(config, &source.name))
-        }
-        (resolved, _) => resolved,
-    }
-}
-
-/// Columns of the sources that could be read.
-fn seen_columns(
-    config: &PipelineConfig,
-    previews: &[SourcePreview],
-) -> BTreeMap<Name, Vec<Column>> {
-    let read = previews.iter().filter(|preview| preview.error.is_none());
-    let named = read.filter_map(|preview| {
-        let mut sources = config.source.iter();
-        let source = sources.find(|source| source.name.as_str() == preview.source)?;
-        let columns = (1..)
-            .zip(&preview.columns)
-            .map(|(field_id, column)| Column {
-                field_id,
-                name: column.name.clone(),
-                r#type: column.column_type.unwrap_or(ColumnType::Null),
-                whole: false,
-            });
-        Some((source.name.clone(), columns.collect()))
-    });
-    named.collect()
-}
-
-/// Result for a dataset whose root is not on this machine: only its settings are checked.
-fn not_reached(config: &PipelineConfig) -> Option<CheckedDataset> {
-    config.dataset.as_ref()?;
-    Some(CheckedDataset {
-        unchecked: Some(
-            "columns are not checked: `pipeline.root` is in an object store, and `--offline` sends no request"
-                .to_owned(),
-        ),
-        ..CheckedDataset::default()
-    })
-}
-
-/// Result for a dataset with a source that has shown no columns.
-fn not_seen(config: &PipelineConfig, source: &str) -> Option<CheckedDataset> {
-    config.dataset.as_ref()?;
-    Some(CheckedDataset {
-        unchecked: Some(format!(
-            "columns are not checked: no usable row of `{source}` was seen, and a run may find some"
-        )),
-        ..CheckedDataset::default()
-    })
-}
-
-impl CheckedSource {
-    fn not_asked(name: &Name) -> Self {
-        Self {
-            name: name.to_string(),
-            asked: false,
-            rows: 0,
-            rejected: 0,
-            rejected_sample: None,
-            columns: 0,
-            warnings: Vec::new(),
-            error: None,
-        }
-    }
-
-    /// Returns true if the source was read, and no usable row came.
-    fn is_without_columns(&self) -> bool {
-        let is_read = self.error.is_none() || self.rejected > 0;
-        is_read && self.asked && self.columns == 0
-    }
-
-    fn take(&mut self, preview: &SourcePreview, config: &SourceConfig) {
-        self.asked = true;
-        self.rows += preview.rows;
-        self.rejected += preview.bad + preview.rejected;
-        let samples = [&preview.bad_sample, &preview.rejected_sample];
-        self.rejected_sample = samples.into_iter().flatten().next().cloned();
-        self.columns += preview.columns.len();
-        self.warnings.clone_from(&preview.warnings);
-        let version = version_samples::version_warning(preview, config);
-        self.warnings.extend(version);
-        self.error = preview.error.as_ref().or(preview.stop.as_ref()).cloned();
-        if self.error.is_none() {
-            self.judge_rejects(preview, config);
-        }
-    }
 }
 
 impl Text for CheckReport {
@@ -472,6 +342,7 @@ fn dataset_text(dataset: &CheckedDataset) -> String {
 
 #[cfg(test)]
 mod tests {
+    use feedline_ingest::SourcePreview;
     use feedline_schemas::config::load;
 
     use super::*;

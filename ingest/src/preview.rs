@@ -1,7 +1,8 @@
-//! The columns of sources as they would land, before anything does.
+//! The columns of sources as the next run would land them.
 
 mod dry_run;
 mod early_warnings;
+mod landed_columns;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 use self::{
     dry_run::{DryRun, dry_run},
     early_warnings::{source_warnings, warn_of_alike_columns},
+    landed_columns::{LandedColumns, read_landed},
 };
 use crate::{
     blocking::computing,
@@ -60,16 +62,19 @@ pub struct SourcePreview {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_sample: Option<String>,
     /// Number of records that the contract was asked about: those of the first page, or of the first
-    /// files.
+    /// files; of files that have landed, those that the next run reads first, if there are any.
     pub decided: u64,
     /// Number of records among the `decided` ones that the contract would reject.
     pub rejected: u64,
     /// One of them: reason, details and record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sample: Option<String>,
-    /// Error that the contract would end a run with in the first page.
+    /// Error that would end a run in these records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
+    /// Number of records that runs have read before: landed, duplicate and rejected ones.
+    #[serde(skip)]
+    pub landed: u64,
     /// Columns in the order of their first appearance, without lists that land as child tables.
     pub columns: Vec<ColumnPreview>,
     /// Rows of each child table (`contract.children`) in the `decided` records that would land.
@@ -117,7 +122,8 @@ pub struct ColumnPreview {
 /// Previews the sources, or only the source `only`, with their first `rows` records; lands and
 /// writes nothing. For `files` it reads the sample for type inference, and of files without one,
 /// such as texts, up to 64 files; for other sources it reads their first page. A request is tried at
-/// most 4 times, or `retry.max_tries` if that is less.
+/// most 4 times, or `retry.max_tries` if that is less. Columns that have landed below the root keep
+/// their types, and the contract decides about records as in the next run.
 ///
 /// ```
 /// use feedline_ingest::preview;
@@ -195,6 +201,7 @@ async fn look(
     context: &Context,
 ) -> Result<SourcePreview, Error> {
     let config = &with_few_tries(config);
+    let (landed, unread) = read_landed(config, context).await?;
     let mut source = open(config, context).await?;
     let mut page = source.next_page(&Position::Start).await?;
     let mut is_first_all = matches!(page.next, Position::Done { .. });
@@ -211,7 +218,12 @@ async fn look(
         page = read_on(source.as_mut(), page).await?;
         is_first_all = matches!(page.next, Position::Done { .. });
     }
-    let noticed = source_warnings(source.as_mut(), &page);
+    let mut noticed = source_warnings(source.as_mut(), &page);
+    noticed.extend(unread);
+    let next = match Box::pin(read_next(landed.as_ref(), config, context)).await {
+        Err(Error::Cancelled) => return Err(Error::Cancelled),
+        next => next.map_err(|error| error.to_string()),
+    };
     let config = config.clone();
     computing(move || {
         let is_sample_all = sample.as_ref().is_some_and(Survey::is_all);
@@ -227,18 +239,25 @@ async fn look(
             page.records.iter().for_each(|record| survey.add(record));
             survey
         });
-        let inferred = survey.infer(&config);
+        let types = landed.as_ref().map(LandedColumns::types);
+        let inferred = survey.infer_after(&config, &types.unwrap_or_default());
         let mut codes = noticed.iter().map(|warning| warning.code.as_str());
         let is_one_of_more = codes.any(|code| code == NEXT_PAGE_NOT_REQUESTED);
         let mut preview = SourcePreview {
             records,
             is_all: (is_first_all || is_sample_all) && !is_one_of_more,
+            landed: landed.as_ref().map_or(0, |landed| landed.records),
             warnings: noticed,
             ..SourcePreview::default()
         };
-        let dry_run = dry_run(&config, page, &inferred);
+        let (page, stop) = match next {
+            Ok(next) => (next.unwrap_or(page), None),
+            Err(reason) => (page, Some(reason)),
+        };
+        let dry_run = dry_run(&config, page, &inferred, landed.as_ref());
         preview.take_columns(&config, &survey, inferred);
         preview.take_decisions(dry_run);
+        preview.stop = stop.or(preview.stop.take());
         Ok(preview)
     })
     .await
@@ -259,6 +278,24 @@ async fn read_on(source: &mut dyn Source, mut page: Page) -> Result<Page, Error>
         page.next = next.next;
     }
     Ok(page)
+}
+
+/// Reads the records that the next run of files reads first; none if nothing has landed or the run
+/// finds nothing new. A row with `fetch` is a download, and a file of a web server is the first page.
+async fn read_next(
+    landed: Option<&LandedColumns>,
+    config: &SourceConfig,
+    context: &Context,
+) -> Result<Option<Page>, Error> {
+    let is_of_files =
+        unit_of(config) == ReadUnit::File && !config.is_web() && config.fetch.is_none();
+    let Some(landed) = landed.filter(|_| is_of_files) else {
+        return Ok(None);
+    };
+    let (mut source, position) = landed.resume(config, context).await?;
+    let page = source.next_page(position).await?;
+    let page = read_on(source.as_mut(), page).await?;
+    Ok((!page.records.is_empty()).then_some(page))
 }
 
 impl SourcePreview {
@@ -302,7 +339,7 @@ impl SourcePreview {
         found.for_each(|warning| replace_warning(&mut self.warnings, warning));
     }
 
-    /// Takes the decisions of the contract about the first page.
+    /// Takes the decisions of the contract.
     fn take_decisions(&mut self, dry_run: DryRun) {
         let DryRun {
             decided,

@@ -9,7 +9,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::CheckedSource;
+use super::checked_source::CheckedSource;
 use crate::output::counted;
 
 /// Least chance of an empty split that is worth a warning.

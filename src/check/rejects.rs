@@ -3,7 +3,7 @@
 use feedline_ingest::{JUDGED_AFTER, SourcePreview};
 use feedline_schemas::{config::SourceConfig, report::Warning};
 
-use super::CheckedSource;
+use super::checked_source::CheckedSource;
 use crate::output::shortened;
 
 impl CheckedSource {
@@ -22,10 +22,11 @@ impl CheckedSource {
         if rejected == 0 || rejected as f64 <= limit * rows as f64 {
             return;
         }
-        // A run checks the fraction at its end, or after so many records.
+        // A run checks the fraction at its end, or after so many records, of all that it ever read.
+        let is_over = |of: u64| rejected as f64 > limit * (of + preview.landed) as f64;
         let is_certain = match preview.is_all {
-            true => rejected as f64 > limit * all as f64,
-            false => rejected == rows && rows >= JUDGED_AFTER,
+            true => is_over(all),
+            false => rejected == rows && rows >= JUDGED_AFTER && is_over(rows),
         };
         let are = if rejected == 1 { "is" } else { "are" };
         let found = format!(
@@ -35,7 +36,12 @@ impl CheckedSource {
             let sample = self.rejected_sample.as_deref().unwrap_or_default();
             self.error = Some(format!("{found}, such as {}", shortened(sample)));
         } else {
-            let message = format!("{found}: a run stops if the other rows are no better");
+            let message = match preview.landed {
+                0 => format!("{found}: a run stops if the other rows are no better"),
+                before => format!(
+                    "{found}: a run stops if the {before} records read before and the other rows are no better"
+                ),
+            };
             let warning = Warning::new("many_rejects", message);
             let warning = warning.with_key("contract.max_reject_fraction");
             self.warnings.push(warning);
@@ -82,5 +88,20 @@ mod tests {
             ..preview(100, 0, true)
         };
         assert_eq!(check(&first), doubt());
+        // Records that were read before count too.
+        let landed = |landed: u64| SourcePreview {
+            decided: 30,
+            rejected: 30,
+            landed,
+            ..preview(60, 0, true)
+        };
+        assert_eq!(check(&landed(30)), (true, vec![]));
+        assert_eq!(check(&landed(1_000)), doubt());
+        let many = |landed: u64| SourcePreview {
+            landed,
+            ..preview(0, 1_000, false)
+        };
+        assert_eq!(check(&many(1_000)), (true, vec![]));
+        assert_eq!(check(&many(9_000)), doubt());
     }
 }

@@ -8,7 +8,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{CheckedSource, few_rows::judge_few_rows};
+use super::{checked_source::CheckedSource, few_rows::judge_few_rows};
 
 /// Rows that were looked at, and the dataset that is built of them.
 #[derive(Debug)]

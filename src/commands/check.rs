@@ -33,6 +33,13 @@ impl PipelineWork<'_> {
         }
     }
 
+    /// Reads the file of expectations, if there is one, which the build after an ingest needs.
+    pub(super) async fn check_expectations(&self) -> anyhow::Result<()> {
+        let (config, context) = (&self.loaded.config, self.preprocessing(Engine::Local));
+        let checked = feedline_preprocess::check_expectations(config, &context, false).await;
+        checked.map_err(|e| self.preprocess_error(e))
+    }
+
     /// Checks `[dataset]`.
     pub(super) fn check_dataset(&self) -> anyhow::Result<()> {
         let config = &self.loaded.config;

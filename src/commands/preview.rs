@@ -24,7 +24,12 @@ pub(super) async fn preview_sources(
     work.has_sources()?;
     let only = work.only_source(source)?;
     let rows = rows.map_or(0, usize::from);
-    let (config, context) = (&work.loaded.config, work.ingesting());
+    // A data file has no landing zone.
+    let context = match is_pipeline {
+        true => work.ingesting(),
+        false => work.inspecting(),
+    };
+    let config = &work.loaded.config;
     let previews = feedline_ingest::preview(config, only.as_ref(), rows, &context).await;
     let mut sources = previews.map_err(|e| work.ingest_error(e))?;
     if let Some(dataset) = &config.dataset {

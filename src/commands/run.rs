@@ -18,6 +18,7 @@ pub(super) async fn run_pipeline(options: RunOptions, tools: &Tools) -> anyhow::
     let work = PipelineWork::load(&pipeline, tools)?;
     let config = &work.loaded.config;
     work.check_settings()?;
+    work.check_expectations().await?;
     if let Some(reason) = check::missing_dataset(config, &work.root).await {
         return Err(work.loaded.error("train", reason).into());
     }

@@ -35,6 +35,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         rejected_sample,
         stop,
         columns,
+        landed,
         children,
         records,
         warnings,
@@ -55,11 +56,15 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         true => "all there are",
         false => "a sample",
     };
+    let types = match landed {
+        0 => "",
+        _ => "; landed columns keep their types",
+    };
     line(
         out,
         source,
         format!(
-            "{} in {} ({which})",
+            "{} in {} ({which}){types}",
             counted(columns.len() as u64, "column"),
             counted(*rows, "row")
         ),

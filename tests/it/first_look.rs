@@ -147,6 +147,43 @@ fn a_check_fails_where_the_contract_would_reject_too_many_rows() {
 }
 
 #[test]
+fn a_file_of_expectations_that_cannot_be_used_is_reported_before_rows_land() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", i * 7 % 10)).collect();
+    fs::write(folder.join("t.csv"), format!("x,y\n{rows}")).unwrap();
+    let dataset = "[dataset]\ntarget = \"y\"\nexpect = { file = \"expect.toml\" }\n";
+    write_pipeline(folder, "t.csv", dataset);
+    let cases = [
+        (None, "does not exist"),
+        (Some("garbage ]]"), "cannot use `"),
+        (Some("[[column]]\nname = \"y\"\n"), "missing field `kind`"),
+    ];
+    for (text, part) in cases {
+        if let Some(text) = text {
+            fs::write(folder.join("expect.toml"), text).unwrap();
+        }
+        for options in [
+            &["check", "p.toml"][..],
+            &["check", "p.toml", "--offline"],
+            &["run", "p.toml"],
+        ] {
+            let done = run(folder, options).expect(2);
+            let shown = format!("{} {}", done.stdout, done.stderr);
+            let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in [part, "`dataset.expect.file`"] {
+                assert!(flat.contains(part), "{options:?}: {part}: {shown}");
+            }
+        }
+    }
+    let landed = files(&folder.join("feedline-data"));
+    assert!(landed.is_empty(), "{} files", landed.len());
+    let usable = "[[column]]\nname = \"y\"\nkind = \"numeric\"\n";
+    fs::write(folder.join("expect.toml"), usable).unwrap();
+    run(folder, &["check", "p.toml"]).expect(0);
+}
+
+#[test]
 fn quotes_behind_a_backslash_are_a_warning_and_init_sets_their_escape() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -290,5 +327,45 @@ fn values_with_line_ends_and_control_characters_stay_on_one_line() {
     assert!(
         landed.stderr.contains(r"such as `a\nb\u{7}`"),
         "{landed:#?}"
+    );
+}
+
+#[test]
+fn a_check_and_a_preview_ask_the_landed_columns_about_a_new_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    let write = |name: &str, zip: &str| {
+        let rows: String = (10..40).map(|i| format!("{i},{zip}{i}\n")).collect();
+        fs::write(folder.join("in").join(name), format!("id,zip\n{rows}")).unwrap();
+    };
+    write("a.csv", "640");
+    write_pipeline(folder, "in/*.csv", "");
+    run(folder, &["ingest", "p.toml"]).expect(0);
+    write("b.csv", "08");
+    let before = files(folder);
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(1).json();
+    let source = &checked["sources"][0];
+    let reason = source["error"].as_str().unwrap();
+    let start = "30 of 30 rows looked at are rejected, more than `contract.max_reject_fraction`";
+    assert!(reason.starts_with(start), "{reason}");
+    assert!(reason.contains("column `zip` is integer"), "{reason}");
+    assert_eq!(codes(&source["warnings"]), ["other_types_landed"]);
+    let shown = run(folder, &["preview", "p.toml"]).expect(0).stdout;
+    for part in [
+        "2 columns in 60 rows (all there are); landed columns keep their types",
+        "zip  int",
+        "30 of the first 30 by the contract",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let file = run(folder, &["preview", "in/b.csv"]).expect(0).stdout;
+    assert!(file.contains("zip  text"), "{file}");
+    assert_eq!(files(folder), before);
+    let refused = run(folder, &["ingest", "p.toml"]).expect(1);
+    let refused = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(
+        refused.contains("30 of 60 records were rejected"),
+        "{refused}"
     );
 }

@@ -1,4 +1,4 @@
-//! Decisions of the contract about a first page that does not land.
+//! Decisions of the contract about records that do not land.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use feedline_schemas::{
     commit::FilePart, config::SourceConfig, csv_cell::CellFormat, report::Warning,
 };
 
+use super::landed_columns::LandedColumns;
 use crate::{
     batch::{Batch, Decided},
     dedup::Window,
@@ -15,7 +16,7 @@ use crate::{
     source::Page,
 };
 
-/// Decisions about the records of a page.
+/// Decisions about the records of some pages.
 #[derive(Debug, Default)]
 pub(super) struct DryRun {
     /// Number of records that are objects.
@@ -31,12 +32,18 @@ pub(super) struct DryRun {
     pub(super) stop: Option<String>,
 }
 
-/// Decides about a first page as a run would, with types inferred from a sample.
-pub(super) fn dry_run(config: &SourceConfig, page: Page, sample: &Inferred) -> DryRun {
+/// Decides about records as a run would: after the `landed` columns, or before any, with types inferred
+/// from a sample.
+pub(super) fn dry_run(
+    config: &SourceConfig,
+    page: Page,
+    sample: &Inferred,
+    landed: Option<&LandedColumns>,
+) -> DryRun {
     let mut found = DryRun::default();
     let is_object: Vec<bool> = page.records.iter().map(is_object).collect();
     found.decided = is_object.iter().filter(|is_object| **is_object).count() as u64;
-    match decide(config, page, sample) {
+    match decide(config, page, sample, landed) {
         Ok(decided) => {
             let rejects = decided.rejects().iter();
             let by_contract = rejects.filter(|reject| {
@@ -60,14 +67,26 @@ fn is_object(record: &Record) -> bool {
         .is_some_and(|value| matches!(*value, Value::Object(_)))
 }
 
-fn decide(config: &SourceConfig, page: Page, sample: &Inferred) -> Result<Decided, Error> {
+fn decide(
+    config: &SourceConfig,
+    page: Page,
+    sample: &Inferred,
+    landed: Option<&LandedColumns>,
+) -> Result<Decided, Error> {
     let parts = page.parts.iter().map(|part| part.part.clone());
     let parts: Vec<FilePart> = parts.collect();
     let mut batch = Batch::default();
     batch.push(page)?;
     batch.set_files(&config.url, &parts);
-    let types = of_first(batch.records(), batch.places(), config, Some(sample)).types;
+    let types = match landed {
+        None => of_first(batch.records(), batch.places(), config, Some(sample)).types,
+        Some(landed) => {
+            batch.follow(landed.children.clone());
+            landed.plan_types(&batch, config)
+        }
+    };
     batch.plan(types, CellFormat::new(&config.csv));
     let mut window = Window::default();
-    batch.decide(config.name.as_str(), &config.contract, None, &mut window)
+    let before = landed.map(|landed| &landed.before);
+    batch.decide(config.name.as_str(), &config.contract, before, &mut window)
 }

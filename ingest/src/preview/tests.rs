@@ -172,3 +172,77 @@ async fn lists_that_land_as_child_tables_are_counted_and_are_no_columns() {
     let report = ingest(&config, None, &context).await.unwrap();
     assert_eq!(report.sources[0].children, found.children);
 }
+
+#[tokio::test]
+async fn landed_columns_decide_about_the_files_that_the_next_run_reads() {
+    let table = |ids: std::ops::Range<u32>, zip: &str| {
+        let rows = ids.map(|id| format!("{id},{zip}{id}\n"));
+        format!("id,zip\n{}", rows.collect::<String>())
+    };
+    let folder = Folder::new(&[("a.csv", table(10..40, "640").as_bytes())]);
+    let loose = "contract.max_reject_fraction = 1\n";
+    let config = pipeline(&folder.path("*.csv"), loose);
+    let context = context();
+    let seen = async |config: &PipelineConfig| {
+        let found = preview(config, None, 0, &context).await;
+        found.unwrap().remove(0)
+    };
+    let zip = |found: &SourcePreview| found.columns[1].r#type;
+    let codes = |found: &SourcePreview| -> Vec<String> {
+        let codes = found.warnings.iter().map(|warning| warning.code.clone());
+        codes.collect()
+    };
+
+    let first = seen(&config).await;
+    assert_eq!((first.landed, first.decided, zip(&first)), (0, 30, "int"));
+    ingest(&config, None, &context).await.unwrap();
+    let same = seen(&config).await;
+    assert_eq!((same.landed, same.decided, same.rejected), (30, 30, 0));
+    assert_eq!(same.warnings, []);
+
+    folder.write("b.csv", table(40..60, "08").as_bytes());
+    let found = seen(&config).await;
+    assert_eq!((found.rows, found.is_all, zip(&found)), (50, true, "int"));
+    assert_eq!((found.decided, found.rejected), (20, 20));
+    let sample = found.rejected_sample.clone().unwrap();
+    assert!(sample.contains("column `zip` is integer"), "{sample}");
+    assert_eq!(codes(&found), ["other_types_landed"]);
+    let message = &found.warnings[0].message;
+    let start = "`zip` (landed as integer, but the rows looked at read as text, such as `0840`";
+    assert!(message.starts_with(start), "{message}");
+
+    // A declared type decides, and a source of another name has landed nothing.
+    let declared = format!("{loose}contract.column.zip.type = \"text\"\n");
+    let found = seen(&pipeline(&folder.path("*.csv"), &declared)).await;
+    assert_eq!((found.rejected, zip(&found)), (0, "text"));
+    assert_eq!(codes(&found), [""; 0]);
+    let mut other = config.clone();
+    other.source[0].name = Name::new("other").unwrap();
+    let found = seen(&other).await;
+    assert_eq!((found.landed, found.rejected, zip(&found)), (0, 0, "text"));
+
+    let next = Context {
+        run_id: "next".into(),
+        ..context.clone()
+    };
+    let report = ingest(&config, None, &next).await.unwrap();
+    assert_eq!(report.sources[0].rejected, 20);
+}
+
+#[tokio::test]
+async fn landed_columns_that_cannot_be_read_are_a_warning() {
+    let folder = Folder::new(&[("a.csv", b"id\n1\n2\n")]);
+    let config = pipeline(&folder.path("a.csv"), "");
+    let context = context();
+    ingest(&config, None, &context).await.unwrap();
+    let entry = feedline_storage::log::entry_path(0);
+    let entry = format!("landing/s/{entry}");
+    context.root.put(&entry, "{".into()).await.unwrap();
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    assert_eq!((found.landed, found.columns[0].r#type), (0, "int"));
+    let [warning] = &found.warnings[..] else {
+        panic!("{:?}", found.warnings);
+    };
+    assert_eq!(warning.code, "landed_not_read");
+    assert_eq!(warning.key.as_deref(), Some("pipeline.root"));
+}

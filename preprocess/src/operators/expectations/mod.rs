@@ -20,7 +20,7 @@ use feedline_schemas::{config::OnViolation, expect::ExpectedColumn, ids::Hash128
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::columns::{Violation, violations};
-pub use self::{infer::infer_expectations, new_rows::ExpectedInputs};
+pub use self::{infer::infer_expectations, new_rows::ExpectedInputs, read::check_expectations};
 use crate::{engine::scalar_function::RowFunction, schema::reject_reason::Reason};
 
 /// Reasons of rows that are not as expected begin so; the rest is the key of the expectation.

@@ -1,7 +1,7 @@
 //! File of expectations, read and checked against the columns of a dataset.
 
 use feedline_schemas::{
-    config::{ExpectConfig, Task},
+    config::{ExpectConfig, PipelineConfig, Task},
     expect::{Expectations, ExpectedColumn},
     ids::Hash128,
     transform::InputKind,
@@ -26,6 +26,28 @@ impl Expect {
         }
         Ok(found)
     }
+}
+
+/// Reads the file that `dataset.expect` names and checks what needs no columns. Where `is_offline`, a
+/// file of an object store is not read. A pipeline without the key passes.
+///
+/// # Errors
+/// [`Error::Config`] for a file that is absent or no file of expectations; failures of the store.
+pub async fn check_expectations(
+    config: &PipelineConfig,
+    context: &Context,
+    is_offline: bool,
+) -> Result<(), Error> {
+    let dataset = config.dataset.as_ref();
+    let Some(expect) = dataset.and_then(|dataset| dataset.expect.as_ref()) else {
+        return Ok(());
+    };
+    let (folder, _) = split(&expect.file);
+    let store = Store::open(folder, &context.store_options)?;
+    if is_offline && store.local_path().is_none() {
+        return Ok(());
+    }
+    read_file(expect, context).await.map(drop)
 }
 
 /// Reads the file that `config` names, whatever columns a dataset has.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Error, read_manifest,
-    testing::{Cells, LandingZone, build_with, contents, written},
+    testing::{Cells, LandingZone, build_with, config_key, contents, context, pipeline, written},
 };
 
 const COLUMNS: [(&str, feedline_schemas::record::ColumnType); 3] =
@@ -115,6 +115,33 @@ async fn inferred_expectations_hold_for_what_they_come_from_and_set_odd_rows_asi
         found.push(contents(&root.child("dataset")).await);
     }
     assert!(found[0] == found[1]);
+}
+
+#[tokio::test]
+async fn a_file_is_checked_before_anything_has_landed() {
+    let (context, _scratch) = context(&Store::memory(), 1);
+    let check = async |path: &str, is_offline: bool| {
+        let config = pipeline(&format!("{DATASET}expect = {{ file = \"{path}\" }}\n"));
+        let checked = check_expectations(&config, &context, is_offline).await;
+        checked.map_err(|error| (config_key(&error).map(str::to_owned), error.to_string()))
+    };
+    let refused = async |path: &str, part: &str| {
+        let (key, reason) = check(path, true).await.unwrap_err();
+        assert_eq!(key.as_deref(), Some("dataset.expect.file"));
+        assert!(reason.contains(part), "{reason}");
+    };
+    let usable = file("[[column]]\nname = \"unknown\"\nkind = \"numeric\"\n");
+    assert_eq!(check(&usable.path, true).await, Ok(()));
+    refused(&format!("{}.old", usable.path), "does not exist").await;
+    let kindless = file("[[column]]\nname = \"size\"\n");
+    refused(&kindless.path, "missing field `kind`").await;
+    refused(&file("garbage ]]").path, "cannot use `").await;
+    // One that is not on this machine is not asked for.
+    let remote = "memory:///expect.toml";
+    assert_eq!(check(remote, true).await, Ok(()));
+    assert!(check(remote, false).await.is_err());
+    let without = check_expectations(&pipeline(DATASET), &context, false).await;
+    assert!(without.is_ok());
 }
 
 #[tokio::test]
@@ -342,10 +369,7 @@ async fn files_that_do_not_fit_are_refused_with_the_key() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(
-            crate::testing::config_key(&error),
-            Some("dataset.expect.file")
-        );
+        assert_eq!(config_key(&error), Some("dataset.expect.file"));
     }
     let absent = file("");
     std::fs::remove_file(&absent.path).unwrap();

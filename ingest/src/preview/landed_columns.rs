@@ -1,0 +1,126 @@
+//! Columns that a source has landed: its next run continues them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use feedline_schemas::{
+    commit::{ChildTable, Position},
+    config::SourceConfig,
+    ids::Name,
+    record::ColumnType,
+    report::Warning,
+};
+use feedline_storage::Store;
+
+use crate::{
+    batch::Batch,
+    context::Context,
+    contract::Before,
+    error::Error,
+    infer::{Types, of_new_columns},
+    landing_folder::landing,
+    log_entries::{Kept, LogEntries, Resumed},
+    run::open,
+    source::Source,
+};
+
+/// Code of the warning about landed data that cannot be read.
+const LANDED_NOT_READ: &str = "landed_not_read";
+
+/// Landed state of a source that has columns.
+pub(super) struct LandedColumns {
+    /// Schema and presence of the newest entry.
+    pub(super) before: Before,
+    /// Child tables of that entry.
+    pub(super) children: BTreeMap<Name, ChildTable>,
+    /// Number of records that have been read: landed, duplicate and rejected ones.
+    pub(super) records: u64,
+    /// Planned types of columns without a value so far.
+    planned: Types,
+    position: Position,
+    landing: Store,
+    resumed: Resumed,
+}
+
+/// Reads the landed columns of a source; none before the first of them. If they cannot be read, returns
+/// none and a warning.
+///
+/// # Errors
+/// [`Error::Cancelled`].
+pub(super) async fn read_landed(
+    config: &SourceConfig,
+    context: &Context,
+) -> Result<(Option<LandedColumns>, Option<Warning>), Error> {
+    match LandedColumns::read(config, context).await {
+        Ok(landed) => Ok((landed, None)),
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => {
+            let message = format!(
+                "the landed columns of the source cannot be read, so its types are inferred as if nothing had landed: {error}"
+            );
+            let warning = Warning::new(LANDED_NOT_READ, message).with_key("pipeline.root");
+            Ok((None, Some(warning)))
+        }
+    }
+}
+
+impl LandedColumns {
+    async fn read(config: &SourceConfig, context: &Context) -> Result<Option<Self>, Error> {
+        let landing = landing(&context.root, &config.name);
+        let mut entries = LogEntries::open(&landing, &config.name, Kept::Newest).await?;
+        let resumed = entries.resumed().await?;
+        // An entry without columns landed nothing: the first columns make the first version.
+        let last = resumed.last.as_ref();
+        let Some(last) = last.filter(|last| !last.schema.columns.is_empty()) else {
+            return Ok(None);
+        };
+        let totals = &last.state.totals;
+        Ok(Some(Self {
+            before: Before {
+                schema: last.schema.clone(),
+                presence: last.state.presence.clone(),
+            },
+            children: last.children.clone(),
+            records: totals.rows + totals.duplicates + totals.rejected,
+            planned: last.state.planned.clone(),
+            position: last.state.position.clone(),
+            landing,
+            resumed,
+        }))
+    }
+
+    /// Types of the columns that have any.
+    pub(super) fn types(&self) -> Types {
+        let columns = self.before.schema.columns.iter();
+        let typed = columns.filter(|column| column.r#type != ColumnType::Null);
+        let mut types = self.planned.clone();
+        types.extend(typed.map(|column| (column.name.clone(), column.r#type)));
+        types
+    }
+
+    /// Planned types of the columns of a batch that have not landed.
+    pub(super) fn plan_types(&self, batch: &Batch, config: &SourceConfig) -> Types {
+        let columns = self.before.schema.columns.iter();
+        let columns = columns.map(|column| column.name.as_str());
+        let known: HashSet<&str> = columns
+            .chain(self.planned.keys().map(String::as_str))
+            .collect();
+        let found = of_new_columns(batch.records(), batch.places(), config, &known);
+        let mut types = self.planned.clone();
+        types.extend(found.types);
+        types
+    }
+
+    /// Opens the source as its next run does, with the position of the first page.
+    ///
+    /// # Errors
+    /// Like those of a run.
+    pub(super) async fn resume(
+        &self,
+        config: &SourceConfig,
+        context: &Context,
+    ) -> Result<(Box<dyn Source>, &Position), Error> {
+        let mut source = open(config, context).await?;
+        source.restore(&self.landing, &self.resumed).await?;
+        Ok((source, &self.position))
+    }
+}
