@@ -22,8 +22,10 @@
 //! one with more digits than a float holds. A cell (text without a type) gets the type that its
 //! text suggests, and stays as written in a text column. An integer column becomes a float column
 //! unless this batch has landed an integer beyond 2^53 in it (then it is a conflict). Integers of
-//! earlier batches stay exact in their own files. -0 is no integer. A number of JSON with more digits
-//! than a float holds is rounded in columns of floats and of lists of floats, and only there.
+//! earlier batches stay exact in their own files. -0 is no integer. Beside integers, a cell of digits
+//! around an `e` (`12E4`) is a code, as one of digits after a leading zero is, and a conflict; any
+//! other cell with an exponent is a float. A number of JSON, or of a cell, with more digits than a
+//! float holds is rounded in columns of floats and of lists of floats (counted), and only there.
 //!
 //! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider
 //! column. That is `Float64` if it holds the value and the batch's values of the column, else
@@ -65,7 +67,10 @@ pub(crate) use self::{
     alike_columns::alike_warning,
     cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, is_format, iso_format, iso_micros},
-    fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, is_long_number, text},
+    fit::{
+        Reading, boolean, bytes, decimal, float, integer, is_coerced, is_digits_and_e,
+        is_long_number, text,
+    },
     missing_values::ALARMS,
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
@@ -356,7 +361,8 @@ fn shown(value: &Value) -> String {
     shorten(&value.canonical(), SHOWN).into_owned()
 }
 
-fn noun(r#type: ColumnType) -> &'static str {
+/// Noun of a type, for messages.
+pub(crate) fn noun(r#type: ColumnType) -> &'static str {
     match r#type {
         ColumnType::Null => "undecided",
         ColumnType::Bool => "boolean",

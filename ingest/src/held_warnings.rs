@@ -6,6 +6,7 @@ use feedline_schemas::{
 };
 
 use crate::{
+    file_list::UNREAD_ENTRIES,
     html::{SELECTOR_WITHOUT_MATCH, shown_column},
     infer,
     rest::graphql::effective,
@@ -42,7 +43,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
         "common_cap" => pages.common.max_records.is_none(),
-        "null_list" => config.error_path.is_none(),
+        "null_list" => config.error_path.as_deref() != Some(""),
         code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
         _ => true,
     };
@@ -63,15 +64,19 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (has_pages && holds(warning));
+    // Each run lists the folder, and warns of the entries that it finds.
     landed
         .iter()
+        .filter(|warning| warning.code != UNREAD_ENTRIES)
         .filter(holds)
         .filter(has_fate)
         .filter(has_csv)
         .filter(has_column)
         .filter(|warning| infer::has_open_columns(warning, config))
+        .filter(|warning| infer::has_open_version(warning, config))
         .map(|warning| infer::follow_settings(warning.clone(), config))
         .filter_map(|warning| infer::follow_missing_words(warning, config))
+        .filter_map(|warning| infer::follow_rounded_digits(warning, config))
         .collect()
 }
 
@@ -102,6 +107,12 @@ mod tests {
             held[0].message.contains("`contract.dates` is set, but"),
             "{held:?}"
         );
+    }
+
+    #[test]
+    fn a_warning_about_entries_that_are_not_read_is_of_one_run() {
+        let config = crate::testing::config("http://h/", PaginationKind::Page);
+        assert_eq!(holding(&config, &[warning(UNREAD_ENTRIES, "")]), []);
     }
 
     #[test]
@@ -149,6 +160,9 @@ mod tests {
     fn a_warning_about_a_null_in_place_of_a_list_holds_until_its_meaning_is_set() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let landed = [warning("null_list", "")];
+        assert_eq!(holding(&config, &landed), landed);
+        // The landed page may not have that field.
+        config.error_path = Some("error".into());
         assert_eq!(holding(&config, &landed), landed);
         config.error_path = Some(String::new());
         assert!(holding(&config, &landed).is_empty());

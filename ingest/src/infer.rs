@@ -14,12 +14,15 @@ mod decide;
 mod distinct_values;
 mod inferred;
 mod kind;
+mod landed_types;
 mod missing_words;
 mod number_settings;
+mod rounded_digits;
 mod survey;
 mod text_columns;
 mod text_times;
 mod type_warnings;
+mod version_numbers;
 mod without_csv;
 
 use std::{collections::HashSet, mem};
@@ -33,10 +36,12 @@ pub(crate) use self::{
     distinct_values::DistinctValues,
     inferred::{Inferred, Types},
     missing_words::follow_missing_words,
+    rounded_digits::follow_rounded_digits,
     survey::Survey,
     type_warnings::{
         CSV_NOT_USED, TYPE_WARNINGS, follow_settings, has_open_columns, is_about_odd_values,
     },
+    version_numbers::has_open_version,
 };
 use crate::record_places::RecordPlaces;
 

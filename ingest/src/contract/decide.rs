@@ -2,17 +2,17 @@
 
 use std::mem;
 
-use feedline_readers::value::Value;
+use feedline_readers::value::{Value, shorten};
 use feedline_schemas::{
-    commit::note,
+    commit::{Decisions, note},
     config::{NullContract, TypeContract},
     number::{self, MAX_EXACT},
     record::ColumnType,
 };
 
 use super::{
-    Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal,
-    decimals, declared,
+    Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, Rejection, Rule, SHOWN, Verdict,
+    decimal, decimals, declared,
     fit::{self, Fit},
     float, integer,
     missing_values::Met,
@@ -58,6 +58,10 @@ impl Contract<'_> {
         for (column, r#type, leaf) in changes {
             let have = mem::replace(&mut self.columns[column].r#type, r#type);
             if have != ColumnType::Null {
+                if have == ColumnType::Float64 && matches!(leaves[leaf].value, Value::Cell(_)) {
+                    // Cells are written by the last type of the batch, so none is rounded.
+                    forget(&mut self.decisions, DIGITS_ROUNDED, &leaves[leaf].name);
+                }
                 let value = shown(&leaves[leaf].value);
                 let sample = format!("{} to {} for `{value}`", noun(have), noun(r#type));
                 self.pending
@@ -138,7 +142,10 @@ impl Contract<'_> {
                     note(&mut self.decisions, DIGITS_CUT, name, 1, sample);
                 }
                 if fit::is_rounded(r#type, &leaf.value) {
-                    let sample = || format!("`{}`", shown(&leaf.value));
+                    let sample = || match &leaf.value {
+                        Value::Cell(text) => format!("`{}`", shorten(text.trim(), SHOWN)),
+                        value => format!("`{}`", shown(value)),
+                    };
                     note(&mut self.decisions, DIGITS_ROUNDED, name, 1, sample);
                 }
                 met.present += 1;
@@ -195,6 +202,7 @@ impl Contract<'_> {
         let (have, met) = (self.columns[column].r#type, &self.met[column]);
         let is_decimal = have.is_number() && !met.is_beyond_decimal;
         match have {
+            ColumnType::Int64 if fit::is_code(value) => Fit::Becomes(ColumnType::Utf8),
             ColumnType::Int64 if !met.is_big && float(value).is_some() => {
                 Fit::Becomes(ColumnType::Float64)
             }
@@ -214,9 +222,14 @@ impl Contract<'_> {
             .or(declared(self.config, name))
             .or(self.planned.get(name).copied())
             .unwrap_or(ColumnType::Null);
-        let limits = match have == ColumnType::Decimal && has_too_many_digits(&leaf.value) {
-            true => ", which keeps 20 digits before the point and 18 behind it (`text` keeps all)",
-            false => "",
+        let limits = match have {
+            ColumnType::Decimal if has_too_many_digits(&leaf.value) => {
+                ", which keeps 20 digits before the point and 18 behind it (`text` keeps all)"
+            }
+            ColumnType::Int64 if has_exponent(&leaf.value) => {
+                ", which takes no cell with an exponent (`float` or `text` does)"
+            }
+            _ => "",
         };
         Rejection {
             reason: "type_conflict",
@@ -236,6 +249,23 @@ fn has_too_many_digits(value: &Value) -> bool {
     let text = fit::text(value).unwrap_or_default();
     let text = text.trim();
     number::is_number(text) && number::count_digits(text) > 0 && number::decimal(text).is_none()
+}
+
+/// Returns true for a cell that is a number with an exponent.
+fn has_exponent(value: &Value) -> bool {
+    let is_one = |text: &str| text.contains(['e', 'E']) && number::is_number(text.trim());
+    matches!(value, Value::Cell(text) if is_one(text))
+}
+
+/// Removes the decisions of this kind about the column `path`.
+fn forget(decisions: &mut Decisions, kind: &str, path: &str) {
+    let Some(paths) = decisions.get_mut(kind) else {
+        return;
+    };
+    paths.remove(path);
+    if paths.is_empty() {
+        decisions.remove(kind);
+    }
 }
 
 /// The value that a column of the type `column` keeps: a float column keeps no text of a number.

@@ -50,7 +50,7 @@ impl Reading {
             ColumnType::Null => Fit::Becomes(self.infer(value)),
             ColumnType::Bool => fits(boolean(value).is_some()),
             ColumnType::Int64 if integer(value).is_some() => Fit::Fits,
-            ColumnType::Int64 if infer(value) == ColumnType::Float64 => {
+            ColumnType::Int64 if !is_code(value) && infer(value) == ColumnType::Float64 => {
                 Fit::Becomes(ColumnType::Float64)
             }
             ColumnType::Int64 => Fit::Conflict,
@@ -89,17 +89,40 @@ impl Reading {
     }
 }
 
+/// Most digits that programs write for a float, but for those that write all its digits.
+const FLOAT_DIGITS: usize = 17;
+
 /// Returns true for a number with more digits than a 64-bit float holds. Programs write floats with
 /// up to 17 digits, or with more that are those of the float.
 pub(crate) fn is_long_number(text: &str, value: f64) -> bool {
-    const DIGITS: usize = 17;
-    number::count_digits(text) > DIGITS && !number::is_text_of(text, value)
+    number::count_digits(text) > FLOAT_DIGITS && !number::is_text_of(text, value)
+}
+
+/// Returns true if the cell `text` is such a number.
+fn is_long_cell(text: &str) -> bool {
+    // Most cells are short, and are not read here.
+    let number = (text.len() > FLOAT_DIGITS).then(|| json::number(text.trim()));
+    matches!(number.flatten(), Some(Value::Float(value)) if is_long_number(text.trim(), value))
+}
+
+/// Returns true for digits, `e` and digits, such as `12E4`: a number or a code.
+pub(crate) fn is_digits_and_e(text: &str) -> bool {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = text.split_once(['e', 'E']);
+    parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
+}
+
+/// Returns true for a cell of digits around an `e`, which is a code beside integers, as digits after
+/// a leading zero are.
+pub(super) fn is_code(value: &Value) -> bool {
+    matches!(value, Value::Cell(text) if is_digits_and_e(text.trim()))
 }
 
 /// Returns true for a value with digits that a column of floats, or of lists of floats, rounds.
 pub(super) fn is_rounded(column: ColumnType, value: &Value) -> bool {
     let is_long = |value: &Value| match value {
         Value::Written(number) => is_long_number(number.text(), number.value()),
+        Value::Cell(text) => is_long_cell(text),
         _ => false,
     };
     match (column, value) {
@@ -204,7 +227,8 @@ pub(crate) fn integer(value: &Value) -> Option<i64> {
         },
         Value::Cell(text) => match read_cell(text) {
             Value::Int(value) => Some(value),
-            Value::Float(value) => whole(value),
+            // With an exponent it may be a code, or a number that a spreadsheet has rounded.
+            Value::Float(value) if !text.contains(['e', 'E']) => whole(value),
             _ => None,
         },
         _ => None,

@@ -123,7 +123,10 @@ impl Contract<'_> {
         match self.reading.fit(planned, value) {
             Fit::Becomes(wider) => wider,
             Fit::Conflict if self.rule(name).types == TypeContract::Widen => {
-                planned.widest(self.reading.infer(value))
+                match planned == ColumnType::Int64 && fit::is_code(value) {
+                    true => ColumnType::Utf8,
+                    false => planned.widest(self.reading.infer(value)),
+                }
             }
             Fit::Fits | Fit::Conflict => planned,
         }

@@ -193,6 +193,84 @@ fn cells_are_read_as_what_they_look_like_and_kept_as_written_in_text() {
 }
 
 #[test]
+fn a_cell_of_digits_around_an_e_is_a_code_beside_integers() {
+    for code in ["0012", "1E3", "12e4", " 1E3 ", "1E30"] {
+        let cells = || ["1000", code].map(|cell| Value::Cell(cell.to_owned()));
+        check_values(QuarantineRow, cells(), "+x", Int64);
+        check_values(NullValue, cells(), "+0", Int64);
+        check_values(Freeze, cells(), "+!", Int64);
+        check_values(Widen, cells(), "++", Utf8);
+    }
+    // As a float it is the number, and so is a number of JSON.
+    check_cells(&["0.5", "1E3"], "++", Float64);
+    check(QuarantineRow, "[1, 1E3]", "+~", Int64);
+    // Other cells with an exponent are floats.
+    for float in ["1e+05", "1.23457E+11", "-1e3", "1e-3"] {
+        check_cells(&["1000", float], "++", Float64);
+    }
+}
+
+#[test]
+fn a_code_is_no_first_value_of_a_planned_integer_column() {
+    let config = config(Widen);
+    let planned = [("v".to_owned(), Int64)].into();
+    let contract = Contract::new(&config, None).unwrap();
+    let mut contract = contract.with(planned, CellFormat::default());
+    contract.admit(vec![("v".into(), Value::Cell("1E3".into()))]);
+    assert_eq!(contract.columns[0].r#type, Utf8);
+}
+
+#[test]
+fn a_cell_with_an_exponent_does_not_fit_a_column_declared_int() {
+    let mut config = config(Widen);
+    let column = config.column.entry("v".to_owned()).or_default();
+    column.r#type = Some(DeclaredType::Int);
+    let mut contract = Contract::new(&config, None).unwrap();
+    for cell in ["1E3", "1.5e3"] {
+        let verdict = contract.admit(vec![("v".into(), Value::Cell(cell.into()))]);
+        let Verdict::Reject(rejection) = verdict else {
+            panic!("{verdict:?}")
+        };
+        let detail = format!(
+            "column `v` is integer, which takes no cell with an exponent (`float` or `text` does), the value is text `\"{cell}\"`"
+        );
+        assert_eq!(rejection.detail, detail);
+    }
+}
+
+#[test]
+fn cells_whose_digits_are_rounded_are_counted_unless_their_column_becomes_wider() {
+    let config = config(Widen);
+    let count = |cells: &[&str]| {
+        let mut contract = Contract::new(&config, None).unwrap();
+        for cell in cells {
+            let verdict = contract.admit(vec![("v".into(), Value::Cell((*cell).to_owned()))]);
+            assert!(matches!(verdict, Verdict::Land { .. }), "{cell}");
+        }
+        let mut decisions = contract.close().unwrap().decisions;
+        let noted = decisions.remove(DIGITS_ROUNDED)?.remove("v")?;
+        Some((noted.count, noted.sample))
+    };
+    let long = "0.12345678901234567891";
+    let padded = format!(" {long} ");
+    let rounded = Some((2, format!("`{long}`")));
+    assert_eq!(count(&["0.5", long, "1.25", padded.as_str()]), rounded);
+    assert_eq!(count(&["5", long, long]), rounded);
+    for exact in [
+        "0.12345678901234568",
+        "1234567.8901234567",
+        "1.000000000000000056e-01",
+        "0.1000000000000000055511151231257827",
+        "0.50000000000000000000",
+        "9007199254740992",
+    ] {
+        assert_eq!(count(&["0.5", exact]), None, "{exact}");
+    }
+    // The text of a cell lands in a column that has become one of text.
+    assert_eq!(count(&["0.5", long, "x"]), None);
+}
+
+#[test]
 fn a_rejected_record_leaves_no_trace_in_the_schema() {
     let config = config(QuarantineRow);
     let mut contract = Contract::new(&config, None).unwrap();

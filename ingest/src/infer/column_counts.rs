@@ -13,6 +13,7 @@ use super::{
     inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
     text_times::TextTimes,
+    version_numbers::VersionNumbers,
 };
 use crate::{contract::FittingFormats, record_places::RecordPlaces};
 
@@ -20,7 +21,7 @@ use crate::{contract::FittingFormats, record_places::RecordPlaces};
 const SAMPLES: usize = 3;
 /// Maximum characters of a sample value.
 const SHOWN: usize = 40;
-/// Width that stands for all greater ones.
+/// Largest width; greater ones are counted as it.
 const WIDEST: usize = 63;
 
 /// Counts and samples of the values of a column.
@@ -55,6 +56,8 @@ pub(super) struct ColumnCounts {
     longer_integers: (u64, String),
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
+    /// Its numbers, if it decides which row of a key is the latest.
+    pub(super) version_numbers: Option<VersionNumbers>,
     /// Distinct values, in a survey that counts them.
     pub(super) distinct: DistinctValues,
     /// Its integers, in such a survey.
@@ -97,7 +100,7 @@ impl ColumnCounts {
                 if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
                     self.in_texts[number as usize] += 1;
                 }
-                if kind == Kind::Text {
+                if matches!(kind, Kind::Text | Kind::NumberText) {
                     self.text_times.add(text);
                 }
                 self.keep(kind, text);
@@ -143,6 +146,11 @@ impl ColumnCounts {
         let number = amount.map_or(kind, |(_, number)| number);
         self.has_grouped_commas |= number == Kind::DecimalComma && text.contains('.');
         self.add_width(kind, text.trim());
+        if kind.is_number()
+            && let Some(numbers) = &mut self.version_numbers
+        {
+            numbers.add(text.trim());
+        }
         self.amounts.extend(amount);
         if kind == Kind::Missing {
             *self.spellings.entry(text.trim().to_owned()).or_default() += 1;

@@ -204,10 +204,11 @@ const fn noun(r#type: ColumnType) -> &'static str {
     }
 }
 
+/// Fraction of `whole` values.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a share of counts far below 2^53"
 )]
-fn share(part: u64, whole: u64) -> f64 {
+pub(super) fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }

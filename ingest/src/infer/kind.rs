@@ -10,7 +10,7 @@ use feedline_schemas::{
     number::{self, MAX_EXACT},
 };
 
-use crate::contract::{Dates, is_long_number, iso_micros};
+use crate::contract::{Dates, is_digits_and_e, is_long_number, iso_micros};
 
 /// The kind of a value that is not null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -404,12 +404,6 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Returns true for digits, `e` and digits.
-fn is_digits_and_e(text: &str) -> bool {
-    let parts = text.split_once(['e', 'E']);
-    parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
-}
-
 /// Returns true if a float does not fit a decimal.
 fn is_wide(value: &Value) -> bool {
     crate::contract::decimal(value).is_none()
@@ -467,15 +461,6 @@ mod tests {
             (Kind::DigitsAndE, &["1e3", "12E4"]),
             (Kind::ZeroDigits, &["007", "00"]),
             (
-                Kind::Instant,
-                &["2024-02-29T13:05:09Z", "2024-02-29 13:05:09+02:00"],
-            ),
-            (
-                Kind::LocalTime,
-                &["2024-02-29T13:05:09", "2024-02-29 13:05"],
-            ),
-            (Kind::Day, &["2024-02-29"]),
-            (
                 Kind::DecimalComma,
                 &["1000,14", "-0,5", "1.234,56", "1234,567"],
             ),
@@ -493,10 +478,6 @@ mod tests {
                     "1\u{202f}234,56\u{a0}€",
                     "£7",
                 ],
-            ),
-            (
-                Kind::UnclearDate,
-                &["01/02/2020", "31.12.20", "1-2-2020 13:05", "2020/01/02"],
             ),
             (Kind::Missing, &["NA", "?", " n/a ", "-"]),
             (
@@ -518,6 +499,35 @@ mod tests {
                     "1.2.3",
                     "32/13/2020",
                 ],
+            ),
+        ] {
+            check_kind(kind, texts);
+        }
+    }
+
+    #[test]
+    fn times_and_dates_are_told_apart_by_their_looks() {
+        for (kind, texts) in [
+            (
+                Kind::Instant,
+                &[
+                    "2024-02-29T13:05:09Z",
+                    "2024-02-29 13:05:09+02:00",
+                    "9999-12-31T23:59:59Z",
+                ][..],
+            ),
+            (
+                Kind::LocalTime,
+                &[
+                    "2024-02-29T13:05:09",
+                    "2024-02-29 13:05",
+                    "9999-12-31 23:59:59.999999",
+                ],
+            ),
+            (Kind::Day, &["2024-02-29", "9999-12-31"]),
+            (
+                Kind::UnclearDate,
+                &["01/02/2020", "31.12.20", "1-2-2020 13:05", "2020/01/02"],
             ),
         ] {
             check_kind(kind, texts);

@@ -20,10 +20,11 @@ use super::{
     column_counts::ColumnCounts,
     decide::Rules,
     distinct_values::DistinctValues,
-    inferred::Inferred,
+    inferred::{Inferred, Types},
     kind::Kind,
     number_settings::has_csv_table,
     type_warnings::{CSV_NOT_USED, ColumnFindings},
+    version_numbers::{VersionNumbers, version_of, warn_of_version},
 };
 use crate::{contract::Dates, record_places::RecordPlaces};
 
@@ -39,6 +40,8 @@ pub(crate) struct Survey {
     dates: Option<Dates>,
     max_depth: u32,
     whole: HashSet<String>,
+    /// Column that decides which row of a key is the latest.
+    version: Option<String>,
     rows: u64,
     /// Number of records and items that are none, and their places.
     seen: u64,
@@ -67,6 +70,7 @@ impl Survey {
             dates: (!contract.dates.is_empty()).then(|| Dates::new(&contract.dates)),
             max_depth: contract.max_depth.get(),
             whole: whole.map(|(name, _)| name.clone()).collect(),
+            version: version_of(config).cloned(),
             rows: 0,
             seen: 0,
             places: RecordPlaces::default(),
@@ -220,7 +224,10 @@ impl Survey {
             None if self.columns.len() >= MOST_COLUMNS => return,
             None => {
                 self.by_key.insert(name.to_owned(), self.columns.len());
-                self.columns.push(ColumnCounts::of(name));
+                let mut column = ColumnCounts::of(name);
+                let version = self.version.as_deref();
+                column.version_numbers = VersionNumbers::of_column(name, version);
+                self.columns.push(column);
                 self.columns.len() - 1
             }
         };
@@ -239,6 +246,12 @@ impl Survey {
 
     /// Infers the planned types of the columns, and their warnings.
     pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
+        self.infer_after(config, &Types::new())
+    }
+
+    /// Like [`Self::infer`], after columns have landed with the types `landed`. These continue as the
+    /// contract continues them.
+    pub(crate) fn infer_after(&self, config: &SourceConfig, landed: &Types) -> Inferred {
         let mut inferred = Inferred::default();
         let mut findings = ColumnFindings::default();
         for column in &self.columns {
@@ -257,9 +270,13 @@ impl Survey {
                 has_csv: has_csv_table(config),
                 places: &self.places,
             };
-            let r#type = match declared {
-                Some(declared) => Some(declared.column_type()),
-                None => column.decide(rules, &mut findings),
+            let r#type = match (declared, landed.get(&column.name)) {
+                (Some(declared), _) => Some(declared.column_type()),
+                (None, Some(landed)) => {
+                    let types = own_types.unwrap_or(config.contract.types);
+                    Some(column.decide_landed(*landed, types, rules, &mut findings))
+                }
+                (None, None) => column.decide(rules, &mut findings),
             };
             let mut shown = column.shown(r#type, self.rows);
             if r#type == Some(ColumnType::Utf8) {
@@ -272,6 +289,8 @@ impl Survey {
         }
         inferred.rows = self.rows;
         inferred.warnings = findings.warnings(config);
+        let of_version = warn_of_version(&self.columns, &inferred.types, config);
+        inferred.warnings.extend(of_version);
         inferred.warnings.extend(self.warn_of_unused_csv(config));
         inferred
     }

@@ -1,10 +1,10 @@
 //! Text columns whose values may have another meaning.
 
-use feedline_schemas::count::counted;
+use feedline_schemas::count::{counted, noun_of};
 
 use super::{
     column_counts::ColumnCounts,
-    decide::Rules,
+    decide::{Rules, share},
     kind::Kind,
     type_warnings::{ColumnFindings, DECLARED_FIT},
 };
@@ -54,8 +54,8 @@ impl ColumnCounts {
             self.note_mixed(rules, findings);
         } else if self.has_few_leading_zeros(numbers) {
             self.note_leading_zeros(rules, findings);
-        } else if self.text_times.are_out_of_order(values) {
-            self.note_text_times(findings);
+        } else if self.has_times_of_several_forms(rules) {
+            self.note_text_times(rules, findings);
         }
     }
 
@@ -80,12 +80,34 @@ impl ColumnCounts {
         ));
     }
 
-    /// Collects a column of times in strings of several forms.
-    fn note_text_times(&self, findings: &mut ColumnFindings) {
-        let samples = self.text_times.samples();
-        let named = format!("`{}` ({samples})", self.name);
-        findings.text_times.push(named);
-        findings.time_formats.extend(self.text_times.formats());
+    /// Returns true if the strings are times of several forms, but for a small fraction. Blank strings
+    /// do not count.
+    fn has_times_of_several_forms(&self, rules: Rules<'_>) -> bool {
+        let strings = self.values() - self.text_times.blanks;
+        let others = strings - self.text_times.count;
+        self.text_times.has_several_forms() && share(others, strings) <= rules.max_odd_fraction
+    }
+
+    /// Collects a column of times in strings of several forms, with the strings that are no times.
+    fn note_text_times(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let (times, values) = (&self.text_times, self.values());
+        let samples = times.samples();
+        let others = values - times.count;
+        let odd = match others {
+            0 => String::new(),
+            _ => format!(
+                "; {others} of {values} {} no {}, such as {}",
+                if others == 1 { "is" } else { "are" },
+                noun_of(others, "time"),
+                times.other()
+            ),
+        };
+        findings
+            .text_times
+            .push(format!("`{}` ({samples}{odd})", self.name));
+        findings.time_formats.extend(times.formats());
+        findings.has_odd_times |= others > 0;
+        findings.has_many_odd_times |= share(others, values) > rules.max_odd_fraction;
     }
 
     fn count_all(&self, kinds: &[Kind]) -> u64 {

@@ -3,15 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use feedline_readers::value::{one_line, shorten};
+
 use crate::contract::iso_format;
 
 /// Most forms that are kept.
 const FORMS: usize = 3;
+/// Maximum characters of a string that is no time.
+const SHOWN: usize = 40;
 
 /// Strings of a column that are dates or times as ISO 8601 writes them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TextTimes {
-    count: u64,
+    /// Number of times.
+    pub(super) count: u64,
+    /// Number of strings that are empty or blank.
+    pub(super) blanks: u64,
+    /// First of the other strings in byte order.
+    other: Option<String>,
     /// Formats of `contract.dates` that read them.
     formats: BTreeSet<&'static str>,
     /// First forms in byte order, each with its first string in byte order, so that the order of
@@ -20,10 +29,10 @@ pub(super) struct TextTimes {
 }
 
 impl TextTimes {
-    /// Counts a string if it is a time.
+    /// Counts a string if it is a time or blank.
     pub(super) fn add(&mut self, text: &str) {
         let Some(format) = iso_format(text) else {
-            return;
+            return self.add_other(text);
         };
         self.count += 1;
         self.formats.insert(format);
@@ -37,9 +46,27 @@ impl TextTimes {
         }
     }
 
-    /// Returns true if all of `values` strings are times, and of several forms.
-    pub(super) fn are_out_of_order(&self, values: u64) -> bool {
-        self.count == values && self.forms.len() > 1
+    /// Counts a blank string, or keeps another one that is no time as a sample.
+    fn add_other(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            self.blanks += 1;
+        } else if self.other.as_deref().is_none_or(|other| text < other) {
+            self.other = Some(text.to_owned());
+        }
+    }
+
+    /// Returns true for times of several forms.
+    pub(super) fn has_several_forms(&self) -> bool {
+        self.forms.len() > 1
+    }
+
+    /// A string that is no time, for messages.
+    pub(super) fn other(&self) -> String {
+        let other = self.other.as_deref();
+        other.map_or_else(
+            || "an empty string".to_owned(),
+            |other| format!("`{}`", one_line(&shorten(other, SHOWN))),
+        )
     }
 
     /// One string of each form, for messages.
@@ -68,7 +95,7 @@ fn form_of(text: &str) -> String {
 mod tests {
     use feedline_readers::{record::Record, value::Value};
     use feedline_schemas::{
-        config::{DeclaredType, PaginationKind, SourceConfig},
+        config::{DeclaredType, PaginationKind, SourceConfig, TypeContract},
         record::ColumnType,
     };
 
@@ -174,6 +201,64 @@ mod tests {
             assert_eq!(found.types["at"], ColumnType::Utf8);
             assert_eq!(found.warnings, [], "{texts:?}");
         }
+    }
+
+    /// 599 times of two forms, and these strings.
+    fn among_times<'t>(others: &[&'t str]) -> Vec<&'t str> {
+        let forms = ["2026-03-01T12:00:00Z", "2026-03-01T12:00:00.5Z"];
+        let times = forms.iter().copied().cycle().take(599);
+        times.chain(others.iter().copied()).collect()
+    }
+
+    #[test]
+    fn few_strings_that_are_no_times_are_named_with_their_fate() {
+        for (other, shown) in [
+            ("N/A", "`N/A`"),
+            ("unknown", "`unknown`"),
+            ("1772366400", "`1772366400`"),
+            ("", "an empty string"),
+            (" ", "an empty string"),
+        ] {
+            let mut config = source();
+            let texts = among_times(&[other]);
+            let found = infer_texts(&texts, &config);
+            let [warning] = &found.warnings[..] else {
+                panic!("{other:?}: {:?}", found.warnings)
+            };
+            assert_eq!(warning.code, "text_times");
+            let begin = format!(
+                "`at` (`2026-03-01T12:00:00.5Z`, `2026-03-01T12:00:00Z`; 1 of 600 is no time, such as {shown}): "
+            );
+            assert!(warning.message.starts_with(&begin), "{warning:?}");
+            let fate = "`contract.dates = [\"rfc3339\"]` to land timestamps, where strings that are no times have \
+                        their rows rejected unless `contract.types = \"null_value\"` makes them null, or declare";
+            assert!(warning.message.contains(fate), "{warning:?}");
+            config.contract.types = TypeContract::NullValue;
+            let message = &infer_texts(&texts, &config).warnings[0].message;
+            let fate = "timestamps, where strings that are no times land as null, or declare";
+            assert!(message.contains(fate), "{message}");
+            config.contract.dates = vec!["rfc3339".into()];
+            let followed = infer_texts(&texts, &config);
+            assert_eq!(followed.types["at"], ColumnType::Timestamp);
+            assert_eq!(followed.warnings[0].code, "odd_values");
+        }
+        let found = infer_texts(&among_times(&["soon"; 7]), &source());
+        assert_eq!(found.warnings, []);
+    }
+
+    #[test]
+    fn many_empty_strings_among_times_need_a_declared_type() {
+        let mut config = source();
+        let texts = among_times(&[""; 100]);
+        let message = &infer_texts(&texts, &config).warnings[0].message;
+        let named = "100 of 699 are no times, such as an empty string): ";
+        assert!(message.contains(named), "{message}");
+        let advice = "and declare `timestamp` each column with more strings that are no times than `infer.max_odd_fraction`";
+        assert!(message.contains(advice), "{message}");
+        config.contract.dates = vec!["rfc3339".into()];
+        let column = config.contract.column.entry("at".to_owned()).or_default();
+        column.r#type = Some(DeclaredType::Timestamp);
+        assert_eq!(infer_texts(&texts, &config).warnings, []);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use feedline_schemas::{
 use super::{
     missing_words::{EXPLANATION, MISSING_WORDS},
     number_settings::{NumberNotation, has_csv_table},
+    rounded_digits::{self, DIGITS_ROUNDED},
+    version_numbers::VERSION_IS_NUMBER,
 };
 
 /// Most columns that a warning names.
@@ -30,13 +32,15 @@ pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
 const LOOKS_LIKE_DATES: &str = "looks_like_dates";
 const TEXT_TIMES: &str = "text_times";
 const LOCAL_TIMES: &str = "local_times";
-const DIGITS_ROUNDED: &str = "digits_rounded";
 const AMBIGUOUS_DATES: &str = "ambiguous_dates";
+/// Code of the warning about columns that have landed with another type than a sample has. A run
+/// raises none: it counts the rejects.
+const OTHER_TYPES_LANDED: &str = "other_types_landed";
 /// Code of the warning about settings of CSV for records of another format.
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 16] = [
+pub(crate) const TYPE_WARNINGS: [&str; 17] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
@@ -52,6 +56,7 @@ pub(crate) const TYPE_WARNINGS: [&str; 16] = [
     LOCAL_TIMES,
     DIGITS_ROUNDED,
     AMBIGUOUS_DATES,
+    VERSION_IS_NUMBER,
     CSV_NOT_USED,
 ];
 
@@ -161,11 +166,17 @@ pub(super) struct ColumnFindings {
     /// Columns of times in strings of several forms, and the formats that read them.
     pub(super) text_times: Vec<String>,
     pub(super) time_formats: BTreeSet<&'static str>,
+    /// True if any of them has strings that are no times.
+    pub(super) has_odd_times: bool,
+    /// True if any of them has more of those than a column of timestamps may have.
+    pub(super) has_many_odd_times: bool,
     pub(super) local_times: Vec<String>,
     pub(super) rounded: Vec<String>,
     /// True if any of `rounded` has a number that does not fit a decimal.
     pub(super) is_rounded_beyond_decimal: bool,
     pub(super) ambiguous: Vec<String>,
+    /// Columns whose values do not fit the type that has landed.
+    pub(super) other_landed: Vec<String>,
     /// True if a column with odd values has CSV cells.
     pub(super) has_cells: bool,
 }
@@ -183,6 +194,7 @@ impl ColumnFindings {
             .chain(notations)
             .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
+            .chain([self.warn_of_landed_types(config.contract.types)])
             .flatten()
             .collect()
     }
@@ -338,22 +350,47 @@ impl ColumnFindings {
             &self.text_times,
             &format!(
                 "times of several forms land as text; keys that name a time read them, but SQL and readers of exports compare their \
-                 characters, which have another order{SET_DATES}{}]` to land timestamps, or declare the column `text` to keep them unchanged",
-                formats.join(", ")
+                 characters, which have another order{SET_DATES}{}]` to land timestamps{}, or declare the column `text` to keep them unchanged",
+                formats.join(", "),
+                self.explain_odd_times(config.contract.types)
+            ),
+        )
+    }
+
+    /// Handling of the strings that are no times once `contract.dates` is set.
+    fn explain_odd_times(&self, types: TypeContract) -> String {
+        let fate = odd_fate(types);
+        let or_null = match types {
+            TypeContract::NullValue => "",
+            _ => " unless `contract.types = \"null_value\"` makes them null",
+        };
+        match (self.has_odd_times, self.has_many_odd_times) {
+            (false, _) => String::new(),
+            (true, false) => format!(", where strings that are no times {fate}{or_null}"),
+            (true, true) => format!(
+                ", and declare `timestamp` each column with more strings that are no times than `infer.max_odd_fraction` \
+                 allows; such strings then {fate}{or_null}"
+            ),
+        }
+    }
+
+    /// Columns that have landed with a type that values of the sample do not fit.
+    fn warn_of_landed_types(&self, types: TypeContract) -> Option<Warning> {
+        let fate = odd_fate(types);
+        warn_of_columns(
+            OTHER_TYPES_LANDED,
+            "contract.column.<name>.type",
+            &self.other_landed,
+            &format!(
+                "a landed column keeps its type, and values that do not fit it {fate}; declare a wider type, such as `text`, set \
+                 `contract.types`, or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything and infers new \
+                 types; if the landed type is right, declare it"
             ),
         )
     }
 
     /// Numbers and dates that are read in one of several possible ways.
     fn warn_of_readings(&self) -> [Option<Warning>; 3] {
-        let rounded = match self.is_rounded_beyond_decimal {
-            true => {
-                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `text` to keep all digits, since some have more than a `decimal` keeps (20 digits before the point and 18 behind it)"
-            }
-            false => {
-                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `decimal`, or `text`, to keep all digits"
-            }
-        };
         [
             warn_of_columns(
                 LOCAL_TIMES,
@@ -365,7 +402,7 @@ impl ColumnFindings {
                 DIGITS_ROUNDED,
                 "contract.column.<name>.type",
                 &self.rounded,
-                rounded,
+                &rounded_digits::explain(self.is_rounded_beyond_decimal),
             ),
             warn_of_columns(
                 AMBIGUOUS_DATES,

@@ -7,6 +7,7 @@ mod ends;
 mod for_each;
 mod http_faults;
 mod images;
+mod later_files;
 mod refresh;
 mod replay;
 mod rounds;

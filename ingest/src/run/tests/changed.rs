@@ -210,19 +210,23 @@ async fn a_line_that_was_cut_is_read_again_when_it_goes_on() {
 
 #[tokio::test]
 async fn a_file_is_read_on_where_its_last_line_was_whole_and_its_places_are_those_of_the_file() {
-    let place = Place::new("contract.max_reject_fraction = 0.5");
-    place.write("a.csv", "n,b\n1,10\n2,20");
-    place.bring().await;
-    place.write("a.csv", "n,b\n1,10\n2,20\n3,30\n4\n");
-    let report = place.bring().await;
-    place.check(&report, "b", &[10, 20, 30]).await;
-    let entries = entries(&place.root()).await;
-    assert_eq!(
-        (entries[1].counts.rows, entries[1].counts.superseded),
-        (1, 0)
-    );
-    let sample = report.sources[0].reject_sample.as_deref().unwrap();
-    assert!(sample.contains("line 5 (byte 19 of the file)"), "{sample}");
+    for (end, byte) in [("\n", 19), ("\r\n", 23), ("\r", 19)] {
+        let place = Place::new("contract.max_reject_fraction = 0.5");
+        let write = |text: &str| place.write("a.csv", &text.replace('\n', end));
+        write("n,b\n1,10\n2,20");
+        place.bring().await;
+        write("n,b\n1,10\n2,20\n3,30\n4\n");
+        let report = place.bring().await;
+        place.check(&report, "b", &[10, 20, 30]).await;
+        let entries = entries(&place.root()).await;
+        assert_eq!(
+            (entries[1].counts.rows, entries[1].counts.superseded),
+            (1, 0)
+        );
+        let sample = report.sources[0].reject_sample.as_deref().unwrap();
+        let part = format!("line 5 (byte {byte} of the file)");
+        assert!(sample.contains(&part), "{end:?}: {sample}");
+    }
 }
 
 #[tokio::test]
@@ -313,6 +317,24 @@ async fn files_that_are_gone_are_a_warning_and_another_url_without_files_is_an_e
     place.pattern = "*.parquet".into();
     let error = place.refused().await;
     assert!(error.contains("no file matches"), "{error}");
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_a_warning_of_each_run_until_it_is_removed() {
+    let place = Place::new("");
+    place.write("a.csv", lines("a,b", &[1, 2, 3]));
+    let link = place.files.path().join("c.csv");
+    std::os::unix::fs::symlink("/gone/c.csv", &link).unwrap();
+    let is_named = |report: &IngestReport| codes(report).contains(&"unread_entries");
+    // The second run lands nothing.
+    for _ in 0..2 {
+        let report = place.bring().await;
+        place.check(&report, "a", &[1, 2, 3]).await;
+        assert!(is_named(&report), "{report:?}");
+    }
+    fs::remove_file(link).unwrap();
+    let report = place.bring().await;
+    assert!(!is_named(&report), "{report:?}");
 }
 
 #[tokio::test]

@@ -572,6 +572,11 @@ async fn values_of_another_type_are_named_with_the_place_of_the_first_one() {
     let start = "`type_conflict`: `b.csv`: line 3: column `m` is integer";
     assert!(sample.starts_with(start), "{sample}");
 
+    let returns: &[u8] = b"n,m\r\n4,4\r\n5,x\r\n6,y\r\n";
+    let report = report_of(&[("a.csv", one), ("b.csv", returns)], declared).await;
+    let sample = report.sources[0].reject_sample.clone().unwrap();
+    assert!(sample.starts_with(start), "{sample}");
+
     // A cell of two lines: the number of a line is not known, that of the record is.
     let tall: &[u8] = b"n,m\n4,\"4\"\n\"5\n5\",x\n6,y\n";
     let report = report_of(&[("a.csv", one), ("b.csv", tall)], declared).await;
