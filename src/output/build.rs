@@ -261,7 +261,8 @@ fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
     )?;
     for shift in &added.shifts {
         let text = format!(
-            "{}: mean {} where it was {}, {:.2} deviations away; `--refit` fits it again",
+            "{}: mean {} where it was {} in the shards, after all steps, {:.2} deviations of the earlier rows away; `--refit` \
+             fits it again",
             shift.feature,
             number(shift.after),
             number(shift.before),
@@ -281,9 +282,30 @@ impl Text for ExpectReport {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::report::Warning;
+    use feedline_schemas::report::{FeatureShift, Warning};
 
     use super::*;
+
+    #[test]
+    fn shifted_means_have_their_units() {
+        let added = AddedReport {
+            shifts: vec![FeatureShift {
+                feature: "area".to_owned(),
+                before: 0.5,
+                after: 72.5,
+                deviations: 72.0,
+            }],
+            ..AddedReport::default()
+        };
+        let mut out = String::new();
+        write_added(&added, &mut out).unwrap();
+        for part in [
+            "area: mean 72.50000 where it was 0.50000 in the shards, after all steps, ",
+            ", 72.00 deviations of the earlier rows away; ",
+        ] {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+    }
 
     #[test]
     fn warnings_of_a_dataset_that_was_kept_are_those_of_the_earlier_build() {

@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use frozen::apart;
 pub(crate) use named::{ByName, names_as_written};
 pub(crate) use rule::{Rule, check_images, resolve};
-pub(crate) use shares::{SplitSizes, check_shares};
+pub(crate) use shares::{SPLIT_MISSES_SHARE, SplitSizes, check_shares};
 pub(crate) use time::{TimeRule, advice_on};
 
 use crate::engine::scalar_function::RowFunction;

@@ -54,6 +54,9 @@ const ERRORS: f64 = 4.0;
 /// Most deviations: a feature that was the same in all rows has none to count in.
 const MOST: f64 = 1000.0;
 
+/// Largest difference of the variance of cells that are 0 or 1 from that of their mean, by rounding.
+const FRACTION: f64 = 1e-9;
+
 /// Keys and moments of shards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardIndex {
@@ -131,14 +134,30 @@ pub(crate) struct Measured {
     pub(crate) variance: f64,
 }
 
-/// Returns how feature `name` differs between the rows `a` and the rows `b`, if by more than chance
-/// and rounding.
+impl Measured {
+    /// Returns true for the variance of cells that are 0 or 1: then the mean is a fraction of the
+    /// rows.
+    fn is_fraction(&self) -> bool {
+        (self.variance - self.mean * (1.0 - self.mean)).abs() <= FRACTION
+    }
+}
+
+/// Returns how feature `name` differs between the earlier rows `a` and the new rows `b`, if by more
+/// than chance and rounding.
+///
+/// The deviation is that of the earlier rows: that of the new ones grows with their outliers, which
+/// would hide the shift that they make. A fraction has no outliers, and a rare one hardly a deviation
+/// of its own, so two fractions have the root of the mean of both variances.
 pub(crate) fn shift_of(name: &str, a: Measured, b: Measured) -> Option<FeatureShift> {
     if a.rows <= 0.0 || b.rows <= 0.0 {
         return None;
     }
     let difference = b.mean - a.mean;
-    let deviation = f64::midpoint(a.variance, b.variance).sqrt();
+    let variance = match a.is_fraction() && b.is_fraction() {
+        true => f64::midpoint(a.variance, b.variance),
+        false => a.variance,
+    };
+    let deviation = variance.sqrt();
     // Cells are rounded to 32 bits.
     let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean.abs();
     let deviations = match is_rounding {
@@ -407,6 +426,25 @@ mod tests {
         assert_eq!(told(&before, &around(0.5, 1000)), [0.5]);
         assert_eq!(told(&before, &around(-2.0, 1000)), [-2.0]);
         assert_eq!(told(&before, &around(0.125, 10_000)), [0.0; 0]);
+    }
+
+    #[test]
+    fn an_outlier_among_the_new_rows_does_not_hide_the_shift_that_it_makes() {
+        let before = around(0.0, 10_000);
+        let cells = (0..100).map(|row| if row == 0 { 8000.0 } else { 0.0 });
+        assert_eq!(told(&before, &seen(cells)), [80.0]);
+    }
+
+    #[test]
+    fn fractions_of_rare_values_differ_by_the_deviations_of_both() {
+        let indicator = |of: u16, rows: u16| {
+            let cells = (0..rows).map(move |row| f32::from(u8::from(row < of)));
+            seen(cells)
+        };
+        // One row of a value that one of 10,000 rows had is chance.
+        assert_eq!(told(&indicator(1, 10_000), &indicator(1, 100)), [0.0; 0]);
+        let found = told(&indicator(0, 10_000), &indicator(50, 100));
+        assert!((found[0] - 0.5_f64.sqrt() * 2.0).abs() < 1e-12, "{found:?}");
     }
 
     #[test]

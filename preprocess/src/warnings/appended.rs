@@ -90,7 +90,7 @@ pub(crate) fn new_rows_differ(shifts: &[FeatureShift], rows: [u64; 2]) -> Option
         .iter()
         .map(|shift| {
             format!(
-                "`{}` has mean {:.4} where it had {:.4} ({:.2} deviations away)",
+                "`{}` has mean {:.4} where it had {:.4} ({:.2} deviations of the earlier rows away)",
                 shown(&shift.feature),
                 shift.after,
                 shift.before,

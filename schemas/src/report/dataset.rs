@@ -143,8 +143,8 @@ pub struct FeatureShift {
     pub before: f64,
     /// Mean of those that were added.
     pub after: f64,
-    /// Difference of the means, in standard deviations (of both, as the root of the mean of their variances); at most 1,000
-    /// either way.
+    /// Difference of the means, in standard deviations of the rows before; of a fraction of rows, such as that of a class, in
+    /// the root of the mean of both variances. At most 1,000 either way.
     pub deviations: f64,
 }
 

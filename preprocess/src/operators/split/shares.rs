@@ -10,6 +10,9 @@ use feedline_schemas::{
 
 use crate::Error;
 
+/// Code of the warning of a split that misses its share.
+pub(crate) const SPLIT_MISSES_SHARE: &str = "split_misses_share";
+
 /// Difference of shares that is worth a warning where no tolerance is given.
 const WORTH_TELLING: f64 = 0.1;
 
@@ -24,7 +27,7 @@ const FEW_LEFT_OUT: u64 = 20;
 pub(crate) struct SplitSizes {
     /// Rows of each split, in the order of [`Split::ALL`].
     pub(crate) rows: [u64; 3],
-    /// Groups of the key, where the split has one.
+    /// Groups of the key, where the split has one and they were counted.
     pub(crate) groups: Option<GroupCounts>,
     /// True if equal rows are among them.
     pub(crate) keeps_copies: bool,
@@ -75,7 +78,7 @@ pub(crate) fn check_shares(
                 because(config, sizes)
             );
             Ok(Some(
-                Warning::new("split_misses_share", message).with_key("dataset.split"),
+                Warning::new(SPLIT_MISSES_SHARE, message).with_key("dataset.split"),
             ))
         }
         _ => Ok(None),
@@ -107,16 +110,22 @@ fn because(config: &SplitConfig, sizes: SplitSizes) -> String {
 
 /// Distribution of the groups, as a part of a sentence.
 fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
-    let Some(groups) = groups else {
+    if config.key.is_empty() {
         return String::new();
-    };
+    }
+    let counts = groups.map(|groups| {
+        format!(
+            ": {} in train, {} in validation, {} in test, the largest of {}",
+            groups.train,
+            groups.validation,
+            groups.test,
+            counted(groups.largest, "row")
+        )
+    });
     format!(
-        ", since groups of `{}` are not divided: {} in train, {} in validation, {} in test, the largest of {}",
+        ", since groups of `{}` are not divided{}",
         config.key.join("`, `"),
-        groups.train,
-        groups.validation,
-        groups.test,
-        counted(groups.largest, "row")
+        counts.unwrap_or_default()
     )
 }
 

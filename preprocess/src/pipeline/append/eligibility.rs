@@ -41,7 +41,7 @@ struct RowsBehind {
     schemas: Vec<RecordSchema>,
 }
 
-/// Why a rebuild can move rows to another split.
+/// Cause of a rebuild that can move rows to another split.
 const ROWS_LANDED: &str = "rows have landed since the dataset was built";
 
 /// Setting that no row can be appended under if it is true, and the reason.
@@ -251,7 +251,6 @@ impl Build<'_> {
                 artefact,
             })),
             // The rebuild replaces the dataset anyway.
-            Err(Error::Storage(error)) if error.is_not_found() => Ok(None),
             Err(Error::Input { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Error,
     engine::scratch::Scratch,
+    operators::split::SPLIT_MISSES_SHARE,
     shards::manifest::{publish, settle},
     source::landing_zone::Landed,
     staging::rejects,
@@ -68,7 +69,7 @@ impl Build<'_> {
             }
         };
         self.check_unchanged().await?;
-        let mut manifest = self.with(before, &added);
+        let mut manifest = self.with(before, &added)?;
         settle(&self.store, &mut manifest).await?;
         publish(&self.store, self.previous.pointer.as_ref(), &manifest).await?;
         let ended = self.context.clock.monotonic();
@@ -91,7 +92,11 @@ impl Build<'_> {
     }
 
     /// Merges the warnings of the dataset `before` with those of the appended rows.
-    fn warnings_with(&self, before: &Manifest, added: &AppendOutcome) -> Vec<Warning> {
+    fn warnings_with(
+        &self,
+        before: &Manifest,
+        added: &AppendOutcome,
+    ) -> Result<Vec<Warning>, Error> {
         let counts = together(&before.counts, &added.counts);
         let duplicates = match self.drops_copies() {
             true => warnings::duplicates_dropped(
@@ -103,15 +108,19 @@ impl Build<'_> {
         };
         let rows = counts.train + counts.validation + counts.test;
         let rest = self.written_warnings(&counts.rejected, rows, &added.infinite);
-        let sizes = self.size_warnings(&counts);
+        let share = self.missed_share_of_all(&counts)?;
+        let sizes = self.size_warnings(&counts).into_iter().chain(share);
         let own = added.warnings.iter().cloned();
         let now = duplicates.into_iter().chain(sizes).chain(rest);
         let now: Vec<Warning> = now.chain(own).collect();
-        warnings::with_appended(&before.warnings, now)
+        let earlier = before.warnings.iter();
+        let earlier = earlier.filter(|warning| warning.code != SPLIT_MISSES_SHARE);
+        let earlier: Vec<Warning> = earlier.cloned().collect();
+        Ok(warnings::with_appended(&earlier, now))
     }
 
     /// The manifest of the dataset `before` with what was added.
-    fn with(&self, before: Manifest, added: &AppendOutcome) -> Manifest {
+    fn with(&self, before: Manifest, added: &AppendOutcome) -> Result<Manifest, Error> {
         let addition = Addition {
             behind: before.sources.clone(),
             rows_in: self.input.rows,
@@ -125,13 +134,13 @@ impl Build<'_> {
             true => before.other_targets.clone(),
             false => targets.collect(),
         };
-        Manifest {
+        Ok(Manifest {
             version: MANIFEST.version,
             fingerprint: Hash128::new(0),
             input_hash: self.input.hash,
             columns_hash: Some(columns_hash(self.dataset)),
             sources: sources.map(|source| source.reference.clone()).collect(),
-            warnings: self.warnings_with(&before, added),
+            warnings: self.warnings_with(&before, added)?,
             counts: together(&before.counts, &added.counts),
             splits: append_shards(&before.splits, &added.splits),
             rejects: [&before.rejects[..], &added.rejects].concat(),
@@ -142,7 +151,7 @@ impl Build<'_> {
                 _ => [&before.additions[..], &[addition]].concat(),
             },
             ..before
-        }
+        })
     }
 
     fn added_report(&self, added: AppendOutcome) -> AddedReport {

@@ -1,10 +1,12 @@
 //! Checks of the splits of a build against the configuration.
 
+use std::collections::BTreeMap;
+
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
     config::{DedupMode, SplitBy, SplitConfig},
     count::counted,
-    manifest::{GroupCounts, Split},
+    manifest::{DatasetCounts, GroupCounts, Split},
     report::Warning,
 };
 
@@ -155,17 +157,40 @@ impl Build<'_> {
             let filtered = rejects.filtered();
             let distinct = self.kept(staged) + rejects.all();
             found.extend(warnings::rows_left_out(&filtered, distinct, &config.key));
-            let left_out = [reject_reason::GROUP_STRADDLES, reject_reason::EMBARGO];
-            let left_out = left_out.iter().filter_map(|reason| filtered.get(*reason));
-            let sizes = SplitSizes {
-                rows: Split::ALL.map(|split| staged.rows(split)),
-                groups: counts,
-                keeps_copies: self.spec.config.dedup == DedupMode::None,
-                left_out: left_out.sum(),
-            };
-            found.extend(split::check_shares(config, sizes)?);
+            let rows = Split::ALL.map(|split| staged.rows(split));
+            found.extend(self.missed_share(rows, counts, &filtered)?);
         }
         Ok((counts.filter(|_| config.tolerance.is_some()), found))
+    }
+
+    /// Warns of a split of the dataset of `counts`, rows appended to it included, that misses its
+    /// share.
+    pub(in crate::pipeline) fn missed_share_of_all(
+        &self,
+        counts: &DatasetCounts,
+    ) -> Result<Option<Warning>, Error> {
+        let rows = [counts.train, counts.validation, counts.test];
+        // No append counts the groups of all rows.
+        self.missed_share(rows, None, &counts.filtered)
+    }
+
+    /// Warns of a split that misses its share of `rows`, in the order of [`Split::ALL`]. `filtered`
+    /// counts the rows that the configuration left out, by reason.
+    fn missed_share(
+        &self,
+        rows: [u64; 3],
+        groups: Option<GroupCounts>,
+        filtered: &BTreeMap<String, u64>,
+    ) -> Result<Option<Warning>, Error> {
+        let left_out = [reject_reason::GROUP_STRADDLES, reject_reason::EMBARGO];
+        let left_out = left_out.iter().filter_map(|reason| filtered.get(*reason));
+        let sizes = SplitSizes {
+            rows,
+            groups,
+            keeps_copies: self.spec.config.dedup == DedupMode::None,
+            left_out: left_out.sum(),
+        };
+        split::check_shares(&self.spec.config.split, sizes)
     }
 
     /// Warns of rows that have no key, unless the configuration says what they are.

@@ -1,4 +1,4 @@
-//! Warnings of splits and classes of few rows.
+//! Warnings of splits and classes of few rows, and of splits that miss their shares.
 
 use feedline_schemas::record::ColumnType::{Float64, Utf8};
 use feedline_storage::Store;
@@ -81,4 +81,41 @@ async fn appended_rows_end_the_warnings_of_sizes() {
     for code in ["few_split_rows", "rare_classes", "classes_unbalanced"] {
         assert_eq!(message_of(&report, code), None);
     }
+}
+
+/// Rows of these customers, with numbers from `first` on.
+fn rows_of(first: u32, customers: impl Iterator<Item = String>) -> Vec<Cells> {
+    let numbered = (first..).zip(customers);
+    numbered
+        .map(|(i, customer)| {
+            let class = ["a", "b"][(i % 2) as usize];
+            vec![json!(f64::from(i) / 7.0), json!(customer), json!(class)]
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn shares_of_the_splits_are_those_of_all_rows_after_each_append() {
+    let dataset = "sources = [\"a\"]\ntarget = \"y\"\ntask = \"classification\"\n\
+                   split = { key = [\"customer\"] }\n";
+    let root = Store::memory();
+    let columns = [("x", Float64), ("customer", Utf8), ("y", Utf8)];
+    let mut zone = LandingZone::new(&root, "a", &columns);
+    let customers = |count: u32| (0..count).map(move |i| format!("c{count}-{i}"));
+    zone.batch(&rows_of(0, customers(300))).await;
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert_eq!(message_of(&report, "split_misses_share"), None);
+    // Whatever its split, it then has too many rows.
+    let one = std::iter::repeat_n("large".to_owned(), 600);
+    zone.batch(&rows_of(1000, one)).await;
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert!(report.added.is_some());
+    let message = message_of(&report, "split_misses_share").unwrap();
+    assert!(message.contains(" of 900 rows, a share of "), "{message}");
+    let cause = ", since groups of `customer` are not divided";
+    assert!(message.ends_with(cause), "{message}");
+    zone.batch(&rows_of(2000, customers(6000))).await;
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert!(report.added.is_some());
+    assert_eq!(message_of(&report, "split_misses_share"), None);
 }
