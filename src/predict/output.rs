@@ -68,7 +68,10 @@ impl Output {
                 tracing::warn!("{message}");
                 Ok(Some(Warning::new("output_closed", message)))
             }
-            written => target.close(written).map(|()| None),
+            written => {
+                let written = written.map_err(|error| target.name_failed_write(error));
+                target.close(written).map(|()| None)
+            }
         }
     }
 }
@@ -77,6 +80,18 @@ impl Output {
 fn is_closed(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Names the file in an error of writing it, and the way out if its disk is full.
+fn name_file(error: std::io::Error, path: &Path) -> anyhow::Error {
+    let path = path.display();
+    let what = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => format!(
+            "no space left to write `{path}`; free space, or name a file on another disk, and run the same command again"
+        ),
+        _ => format!("cannot write `{path}`"),
+    };
+    anyhow::Error::new(error).context(what)
 }
 
 /// Target of the predictions. A file appears complete or not at all.
@@ -120,10 +135,25 @@ impl Target {
             None => Box::new(std::io::stdout()),
             Some((path, temporary)) => {
                 let file = File::create(temporary);
-                let file = file.with_context(|| format!("cannot write `{}`", path.display()))?;
+                let file = file.map_err(|error| name_file(error, path))?;
                 Box::new(BufWriter::new(file))
             }
         })
+    }
+
+    /// Names the file in an error of its writer. Other errors have messages of their own.
+    fn name_failed_write(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some((path, _)) = &self.path else {
+            return error;
+        };
+        let top = error.chain().next();
+        if !top.is_some_and(|top| top.is::<std::io::Error>()) {
+            return error;
+        }
+        match error.downcast() {
+            Ok(error) => name_file(error, path),
+            Err(error) => error,
+        }
     }
 
     /// Renames the file to its final name, or removes it.
@@ -141,11 +171,42 @@ impl Target {
                 .filter(|folder| !folder.as_os_str().is_empty());
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         };
-        let closed = written
-            .and_then(|()| close().with_context(|| format!("cannot write `{}`", path.display())));
+        let closed = written.and_then(|()| close().map_err(|error| name_file(error, path)));
         if closed.is_err() && fs::remove_file(temporary).is_err() {
             tracing::warn!(path = %temporary.display(), "an unfinished file stays");
         }
         closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_names_the_file_and_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.csv");
+        let fail = |error: anyhow::Error| {
+            let output = Output::of(Some(path.as_path()), false).unwrap();
+            let names = ["row".to_owned()];
+            let error = output.write(&names, |_| Err(error)).unwrap_err();
+            let left = fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(left, 0, "no unfinished file stays");
+            format!("{error:#}")
+        };
+        let full = || std::io::Error::from(ErrorKind::StorageFull);
+        let expected = format!(
+            "no space left to write `{}`; free space, or name a file on another disk, and run the same command again: ",
+            path.display()
+        );
+        let error = fail(full().into());
+        assert!(error.starts_with(&expected), "{error}");
+        let error = fail(std::io::Error::from(ErrorKind::BrokenPipe).into());
+        let expected = format!("cannot write `{}`: ", path.display());
+        assert!(error.starts_with(&expected), "{error}");
+        // An error of another file has a message of its own.
+        let error = fail(anyhow::Error::from(full()).context("scratch folder"));
+        assert!(error.starts_with("scratch folder: "), "{error}");
     }
 }

@@ -4,7 +4,9 @@
 //! New rows, and a history in a file, land in a folder of their own first, with the settings of the
 //! dataset's source. So a cell has the same meaning as in the landing zone.
 
+mod integer_columns;
 mod landed_file;
+mod unneeded_cells;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +33,10 @@ use feedline_schemas::{
 use feedline_storage::{Store, StoreOptions, private};
 use tokio::runtime::Handle;
 
-pub(crate) use self::landed_file::{FileReject, LandedFile};
+pub(crate) use self::{
+    landed_file::{FileReject, LandedFile},
+    unneeded_cells::unneeded_cells_warning,
+};
 use super::{
     Answers, Given, Output, WAITING, is_own,
     ordered::{EntityCell, OrderedRows, RowOrder},
@@ -109,10 +114,7 @@ impl Landing {
         let url = copy
             .to_str()
             .context("the scratch folder is no UTF-8 path")?;
-        let dataset = config.dataset.as_ref();
-        let mut own = config.source.iter();
-        let own = own.find(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)));
-        let source = source(name, url, own, format, landed)?;
+        let source = source(name, url, own_source(config), format, landed)?;
         let root = folder.join(format!("landed-{name}"));
         let root_url = root
             .to_str()
@@ -151,6 +153,16 @@ impl Landing {
             let rules = contract.column.entry(name.clone()).or_default();
             rules.types.get_or_insert(types);
             rules.nulls.get_or_insert(nulls);
+        }
+        self
+    }
+
+    /// The same file as the past of other rows: its rows must also have what the contract of the source
+    /// of `config` requires, as when they are ingested.
+    pub(crate) fn into_past(mut self, config: &PipelineConfig) -> Self {
+        let own = own_source(config).map(|own| own.contract.required.clone());
+        if let Some(source) = self.config.source.first_mut() {
+            source.contract.required = own.unwrap_or_default();
         }
         self
     }
@@ -217,6 +229,13 @@ impl Landing {
     }
 }
 
+/// The source whose contract and notation new rows have: the first one that the dataset reads.
+fn own_source(config: &PipelineConfig) -> Option<&SourceConfig> {
+    let dataset = config.dataset.as_ref();
+    let mut own = config.source.iter();
+    own.find(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)))
+}
+
 /// Returns true if a column that has landed as `known` may hold values of type `found`.
 fn is_read_alike(known: ColumnType, found: ColumnType) -> bool {
     known == found
@@ -229,8 +248,8 @@ fn is_read_alike(known: ColumnType, found: ColumnType) -> bool {
 const fn declared_type(landed: ColumnType) -> Option<DeclaredType> {
     Some(match landed {
         ColumnType::Bool => DeclaredType::Bool,
-        // Integers may be floats in new rows.
-        ColumnType::Int64 | ColumnType::Float64 => DeclaredType::Float,
+        ColumnType::Int64 => DeclaredType::Int,
+        ColumnType::Float64 => DeclaredType::Float,
         ColumnType::Decimal => DeclaredType::Decimal,
         ColumnType::Timestamp => DeclaredType::Timestamp,
         ColumnType::Utf8 => DeclaredType::Text,

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::Value;
 
-use crate::support::run;
+use crate::support::{feedline, finish, run};
 
 const SERIES: &str = "[pipeline]\nname = \"power\"\nroot = \"out\"\n\
     [[source]]\nname = \"power\"\ntype = \"files\"\nurl = \"power.csv\"\n\
@@ -129,14 +129,19 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
         );
         assert!(one["prediction"].is_f64(), "{one}");
     }
-    let refused = run(folder, &["predict", "power.toml"]).expect(2);
-    assert!(
-        refused
-            .stderr
-            .contains("give a file of the rows to predict"),
-        "{}",
-        refused.stderr
-    );
+    // The same rows from standard input, which is the default.
+    let options = ["predict", "power.toml", "--format", "csv"];
+    let inputs: [&[&str]; 2] = [&[], &["-"]];
+    for more in inputs {
+        let mut command = feedline(folder);
+        command.args(options).args(more);
+        command.args(["--passthrough", "warmth"]);
+        command.stdin(fs::File::open(folder.join("new.csv")).unwrap());
+        let piped = finish(command.output().unwrap()).expect(0);
+        let piped = piped.stdout.lines();
+        let piped: Vec<Value> = piped.map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(piped, found, "{more:?}");
+    }
     // Text where numbers landed is no other reading of the same column.
     fs::write(
         folder.join("odd.csv"),
@@ -183,9 +188,10 @@ fn new_rows_of_a_series_keep_their_places_in_the_file() {
     let said = done.stderr;
     assert!(said.contains("`none.csv` has no rows"), "{said}");
     assert_eq!(done.stdout.lines().count(), 4);
-    let forecast = ["predict", "power.toml", "--history", "none.csv"];
-    let refused = run(folder, &forecast).expect(1).stderr;
-    assert!(refused.contains("no window to forecast from"), "{refused}");
+    // The new rows come from standard input, which has none.
+    let piped = ["predict", "power.toml", "--history", "none.csv"];
+    let said = run(folder, &piped).expect(0).stderr;
+    assert!(said.contains("so nothing was predicted"), "{said}");
 }
 
 #[test]
@@ -246,6 +252,107 @@ fn a_bad_cell_rejects_its_row_only_where_it_is_needed_and_texts_of_that_row_stay
     let one: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!(one["id"], "A7", "{one}");
     assert_eq!(one["error"], "type_conflict", "{one}");
+}
+
+/// The readings of `hours` with a column `trip` of integers that no float holds, which the dataset
+/// does not need.
+fn write_trips(path: &Path, hours: std::ops::Range<u32>) {
+    write_readings(path, hours, true);
+    let readings = fs::read_to_string(path).unwrap();
+    let mut rows = String::new();
+    for (row, line) in readings.lines().enumerate() {
+        match row {
+            0 => writeln!(rows, "{line},trip").unwrap(),
+            row => writeln!(rows, "{line},{}", 9_007_199_254_740_993 + 2 * row).unwrap(),
+        }
+    }
+    fs::write(path, rows).unwrap();
+}
+
+#[test]
+fn a_bad_cell_of_a_series_leaves_the_types_of_its_column_to_the_other_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_trips(&folder.join("power.csv"), 0..240);
+    let series = SERIES.replace("[dataset]\n", "[dataset]\ndrop = [\"trip\"]\n");
+    fs::write(folder.join("power.toml"), series).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    write_trips(&folder.join("past.csv"), 200..240);
+
+    let write_new = |trips: [&str; 3]| {
+        let [first, second, third] = trips;
+        let rows = format!(
+            "plant,at,warmth,load,trip\n\
+             north,2024-01-11 00:00:00,1,110,{first}\n\
+             south,2024-01-11 00:00:00,1,310,{second}\n\
+             north,2024-01-11 01:00:00,1,120,{third}\n"
+        );
+        fs::write(folder.join("new.csv"), rows).unwrap();
+    };
+    let only = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let carried = [&only[..], &["--passthrough", "trip"]].concat();
+    let replaced = [&carried[..], &["--history", "past.csv"]].concat();
+    let large = "9007199254740995";
+    let is_bad = |one: &Value| one["error"] == "type_conflict";
+    write_new([large, "bad", "49"]);
+    for arguments in [&carried, &replaced] {
+        let found = predicted(folder, arguments);
+        assert_eq!(found[0]["trip"], large, "{found:?}");
+        assert_eq!(found[2]["trip"], "49", "{found:?}");
+        let bad: Vec<bool> = found.iter().map(is_bad).collect();
+        assert_eq!(bad, [false, true, false], "{found:?}");
+    }
+    // A fraction makes the column one of floats, as in ingest, unless it has such an integer.
+    for (trips, expected) in [
+        (["7", "bad", "5.5"], [false, true, false]),
+        ([large, "bad", "5.5"], [false, true, true]),
+    ] {
+        write_new(trips);
+        let found = predicted(folder, &carried);
+        let bad: Vec<bool> = found.iter().map(is_bad).collect();
+        assert_eq!(bad, expected, "{found:?}");
+    }
+}
+
+#[test]
+fn a_bad_cell_that_is_not_needed_rejects_a_row_of_a_history_and_is_counted_in_new_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_trips(&folder.join("power.csv"), 0..240);
+    let series = SERIES.replace("[dataset]\n", "[dataset]\ndrop = [\"trip\"]\n");
+    fs::write(folder.join("power.toml"), series).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+
+    // The last reading of the south has a bad cell: ingest would reject it.
+    write_trips(&folder.join("past.csv"), 200..240);
+    let past = fs::read_to_string(folder.join("past.csv")).unwrap();
+    let (rows, last) = past.trim_end().rsplit_once('\n').unwrap();
+    let (cells, _) = last.rsplit_once(',').unwrap();
+    fs::write(folder.join("past.csv"), format!("{rows}\n{cells},bad\n")).unwrap();
+    fs::write(folder.join("without.csv"), format!("{rows}\n")).unwrap();
+    let new = "plant,at,warmth,load,trip\n\
+        north,2024-01-11 00:00:00,1,110,bad\n\
+        south,2024-01-11 00:00:00,1,310,49\n";
+    fs::write(folder.join("new.csv"), new).unwrap();
+    let only = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let with = |history: &'static str| [&only[..], &["--history", history]].concat();
+    let found = predicted(folder, &with("past.csv"));
+    assert_eq!(found, predicted(folder, &with("without.csv")));
+
+    let more = ["--to", "features.ndjson", "--json"];
+    let report_of = |history: &'static str| {
+        let arguments = [with(history), more.to_vec()].concat();
+        run(folder, &arguments).expect(0).json()
+    };
+    let report = report_of("past.csv");
+    assert_eq!(report["rejected"], 0, "{report}");
+    let before = |report: &Value| report["rejected_before"].as_u64().unwrap();
+    assert_eq!(before(&report), before(&report_of("without.csv")) + 1);
+    let warnings = report["warnings"].as_array().unwrap();
+    let mut warnings = warnings.iter();
+    let warning = warnings.find(|warning| warning["code"] == "unneeded_cells");
+    let message = warning.unwrap()["message"].as_str().unwrap();
+    assert!(message.contains("`trip` (1, `\"bad\"`)"), "{message}");
 }
 
 /// A series of one column, and a pipeline whose windows hold its past.

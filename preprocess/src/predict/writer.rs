@@ -14,7 +14,7 @@ use arrow::{
         DataType, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, UInt64Type,
     },
 };
-use parquet::arrow::ArrowWriter;
+use parquet::{arrow::ArrowWriter, errors::ParquetError};
 use serde_json::Value;
 
 use crate::Error;
@@ -184,13 +184,15 @@ impl<W: Write + Send> RowsOut<W> {
                     false => text,
                 };
                 if is_first {
-                    out.write_record(self.names.iter().cloned().map(field))?;
+                    out.write_record(self.names.iter().cloned().map(field))
+                        .map_err(csv_cause)?;
                 }
                 for row in 0..batch.num_rows() {
                     for column in batch.columns() {
-                        out.write_field(field(cell(column, row).unwrap_or_default()))?;
+                        out.write_field(field(cell(column, row).unwrap_or_default()))
+                            .map_err(csv_cause)?;
                     }
-                    out.write_record(None::<&[u8]>)?;
+                    out.write_record(None::<&[u8]>).map_err(csv_cause)?;
                 }
                 out.flush()
             }
@@ -205,14 +207,13 @@ impl<W: Write + Send> RowsOut<W> {
             Writer::Parquet(out, writer) => {
                 if let Some(out) = out.take() {
                     *writer = Some(Box::new(
-                        ArrowWriter::try_new(out, batch.schema(), None)
-                            .map_err(std::io::Error::other)?,
+                        ArrowWriter::try_new(out, batch.schema(), None).map_err(parquet_cause)?,
                     ));
                 }
                 let writer = writer.as_mut().expect("it was made with the first rows");
-                writer.write(&batch).map_err(std::io::Error::other)?;
+                writer.write(&batch).map_err(parquet_cause)?;
                 if writer.in_progress_size() > ROW_GROUP_BYTES {
-                    writer.flush().map_err(std::io::Error::other)?;
+                    writer.flush().map_err(parquet_cause)?;
                 }
                 Ok(())
             }
@@ -228,10 +229,27 @@ impl<W: Write + Send> RowsOut<W> {
             Writer::Csv(mut out) => out.flush(),
             Writer::Ndjson(mut out) => out.flush(),
             Writer::Parquet(_, None) => Ok(()),
-            Writer::Parquet(_, Some(writer)) => {
-                writer.into_inner().map_err(std::io::Error::other)?.flush()
-            }
+            Writer::Parquet(_, Some(writer)) => writer.close().map(drop).map_err(parquet_cause),
         }
+    }
+}
+
+/// Returns the error of the underlying writer, such as a full disk.
+fn csv_cause(error: csv::Error) -> std::io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(cause) => cause,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// The same of Parquet.
+fn parquet_cause(error: ParquetError) -> std::io::Error {
+    match error {
+        ParquetError::External(cause) => match cause.downcast() {
+            Ok(cause) => *cause,
+            Err(cause) => std::io::Error::other(cause),
+        },
+        other => std::io::Error::other(other),
     }
 }
 
@@ -312,6 +330,29 @@ mod tests {
             lines[3],
             r#"{"row":4,"prediction":null,"class":null,"error":"ragged_row"}"#
         );
+    }
+
+    #[test]
+    fn a_full_disk_stays_one_in_the_error_of_every_format() {
+        struct FullDisk;
+        impl Write for FullDisk {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        for format in [RowFormat::Csv, RowFormat::Ndjson, RowFormat::Parquet] {
+            let names = ["class".to_owned()];
+            let mut out = RowsOut::new(FullDisk, format, &names).unwrap();
+            // More than the buffer of a writer holds.
+            let cells = vec![Some("c".repeat(100)); 1_000];
+            let written = out.write(vec![Column::Text(cells)]);
+            let error = written.and_then(|()| out.finish()).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{format:?}");
+        }
     }
 
     #[test]

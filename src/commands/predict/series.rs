@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::IsTerminal as _,
     path::Path,
     sync::Arc,
 };
@@ -41,8 +42,12 @@ impl PipelineWork<'_> {
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
         let mut report = PredictReport::default();
+        let dataset = self.loaded.config.dataset.as_ref();
+        let has_windows = dataset.is_some_and(|dataset| dataset.sequence.is_some());
+        let file = file_of_rows(options, has_windows, std::io::stdin().is_terminal());
+        let work = (folder.path(), &context);
         let (request, rejects) = self
-            .land_series(options, manifest, (folder.path(), &context), &mut report)
+            .land_series((options, file), manifest, work, &mut report)
             .await?;
         let transform = Arc::new(Transform::new(artefact)?);
         let opened = feedline_preprocess::series_rows(
@@ -60,7 +65,7 @@ impl PipelineWork<'_> {
         report.to = output.name();
         let prediction = SeriesPrediction {
             rows,
-            rejects: options.rows.is_some().then_some(rejects),
+            rejects: file.is_some().then_some(rejects),
             transform,
             model,
             output,
@@ -70,7 +75,7 @@ impl PipelineWork<'_> {
         let predict = move || prediction.run(&runtime, report);
         let mut report = tokio::task::spawn_blocking(predict).await?;
         drop(folder);
-        if let (Ok(report), Some(file)) = (&mut report, &options.rows)
+        if let (Ok(report), Some(file)) = (&mut report, file)
             && report.rows + report.copies == 0
         {
             let message = format!("`{file}` has no rows, so nothing was predicted");
@@ -79,11 +84,11 @@ impl PipelineWork<'_> {
         self.finish_predict(options, report)
     }
 
-    /// Lands the files of new and earlier rows below `folder`. Returns the new rows that are rejected,
-    /// too.
+    /// Lands the new rows of `file` and the earlier ones below `folder`. Returns the new rows that are
+    /// rejected, too.
     async fn land_series(
         &self,
-        options: &cli::Predict,
+        (options, file): (&cli::Predict, Option<&str>),
         manifest: &Manifest,
         (folder, context): (&Path, &feedline_preprocess::Context),
         report: &mut PredictReport,
@@ -95,26 +100,28 @@ impl PipelineWork<'_> {
             ..SeriesRequest::default()
         };
         let mut rejects = Vec::new();
-        let needed = match options.rows.is_some() || options.history.is_some() {
-            true => self.needed_columns(options, context).await?,
-            false => BTreeSet::new(),
-        };
-        if let Some(file) = &options.rows {
+        if let Some(file) = file {
+            let needed = self.needed_columns(options, context).await?;
             let format = options.format.map(Into::into);
             let landing = series::Landing::of(file, "rows", format, config, &landed, folder)?;
             let landing = landing.needing(&needed);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             series::add_rejects(report, &found.report);
+            if let Some(warning) = series::unneeded_cells_warning(&found.report, config, &needed) {
+                tracing::warn!("{}", warning.message);
+                report.warnings.push(warning);
+            }
             rejects = found.rejects;
             request.rows = Some(found.rows);
         }
-        if let Some(file) = &options.history {
-            let landing = series::Landing::of(file, "history", None, config, &landed, folder)?;
-            let landing = landing.needing(&needed);
+        if let Some(history) = &options.history {
+            let landing = series::Landing::of(history, "history", None, config, &landed, folder)?;
+            // A build would have these rows only if ingest landed them.
+            let landing = landing.into_past(config);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             report.rejected_before += found.report.rejected;
             if found.rows.is_empty {
-                let warning = without_history(file, &found.report, options.rows.is_some())?;
+                let warning = without_history(history, &found.report, file.is_some())?;
                 tracing::warn!("{}", warning.message);
                 report.warnings.push(warning);
             }
@@ -146,9 +153,27 @@ impl PipelineWork<'_> {
             Some(log) => landing.retyped(log, landed)?,
             None => None,
         };
-        let Some(landing) = retyped else {
+        let Some(typed) = retyped else {
             return series::LandedFile::read(landing, report, log, landed).await;
         };
+        let found = Box::pin(self.land_file(typed.clone(), landed)).await?;
+        let Some(floats) = typed.with_floats(&landing, &found.rejects)? else {
+            return Ok(found);
+        };
+        let floats = Box::pin(self.land_file(floats, landed)).await?;
+        // An integer that no float holds keeps its column one of integers.
+        Ok(match floats.rejects_fewer_than(&found) {
+            true => floats,
+            false => found,
+        })
+    }
+
+    /// Lands the file of `landing`, and reads its rejected rows.
+    async fn land_file(
+        &self,
+        landing: series::Landing,
+        landed: &BTreeMap<String, ColumnType>,
+    ) -> anyhow::Result<series::LandedFile> {
         let report = self.land(&landing).await?;
         let log = landing.log().await?;
         series::LandedFile::read(landing, report, log, landed).await
@@ -174,6 +199,14 @@ impl PipelineWork<'_> {
         }
         Ok(found)
     }
+}
+
+/// File of the rows to predict, by default standard input (`-`). `None` for windows, which are forecast
+/// without further rows, and where standard input is a terminal or the history.
+fn file_of_rows(options: &cli::Predict, has_windows: bool, is_terminal: bool) -> Option<&str> {
+    let is_history = options.history.as_deref() == Some("-");
+    let has_input = !has_windows && !is_terminal && !is_history;
+    options.rows.as_deref().or(has_input.then_some("-"))
 }
 
 /// Warning of a history without a usable row: new rows then have no earlier ones.
@@ -259,5 +292,33 @@ impl SeriesPrediction {
             &mut report,
         )?;
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn rows_come_from_standard_input_unless_windows_are_forecast() {
+        let cases: [(&[&str], bool, bool, Option<&str>); 6] = [
+            (&[], false, false, Some("-")),
+            (&["--format", "csv"], false, false, Some("-")),
+            (&[], true, false, None),
+            (&[], false, true, None),
+            (&["--history", "-"], false, false, None),
+            (&["new.csv"], true, true, Some("new.csv")),
+        ];
+        for (more, has_windows, is_terminal, expected) in cases {
+            let line = ["feedline", "predict", "p.toml"];
+            let parsed = cli::Cli::try_parse_from(line.iter().chain(more)).unwrap();
+            let cli::Command::Predict(options) = parsed.command else {
+                panic!("{more:?}")
+            };
+            let file = file_of_rows(&options, has_windows, is_terminal);
+            assert_eq!(file, expected, "{more:?}");
+        }
     }
 }

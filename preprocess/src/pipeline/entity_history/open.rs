@@ -213,7 +213,8 @@ impl Build<'_> {
             }
             (false, Some(sequence)) => AskedRows::Last(sequence.horizon.max(1) as usize),
             (false, None) => {
-                let reason = "a row is predicted by its own columns, too: give a file of the rows to predict";
+                let reason = "without windows, a row is predicted by its own columns, too: give a file of the rows to predict, or \
+                              `-` for standard input";
                 return Err(Error::config("dataset.sequence", reason));
             }
         };

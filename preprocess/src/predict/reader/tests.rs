@@ -826,11 +826,11 @@ fn csv_is_read_by_the_names_and_the_encoding_of_the_source() {
         skip_rows: 2,
         ..of(&["a", "b"], false)
     };
-    let (_, bad) = read("b", skipping, b"!\n!\n1,x\n2\n").unwrap();
-    assert_eq!(
-        bad,
-        ["line 4 (byte 8 of the file): 1 field, the first row has 2"]
-    );
+    for (text, byte) in [("!\n!\n1,x\n2\n", 8), ("!\r\n!\r\n1,x\r\n2\r\n", 11)] {
+        let (_, bad) = read("b", skipping.clone(), text.as_bytes()).unwrap();
+        let detail = format!("line 4 (byte {byte} of the file): 1 field, the first row has 2");
+        assert_eq!(bad, [detail]);
+    }
     let decoding = CsvConfig {
         encoding: Some("latin-1".into()),
         ..CsvConfig::default()
