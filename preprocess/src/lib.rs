@@ -100,7 +100,7 @@ pub use error::Error;
 pub use error_chain::message_with_causes;
 pub use export::{ExportRequest, ExportSelection, export};
 pub use fit::train_split::TrainSplit;
-pub use operators::expectations::{ExpectedInputs, infer_expectations};
+pub use operators::expectations::{ExpectedInputs, check_expectations, infer_expectations};
 pub use operators::text;
 pub use pipeline::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,

@@ -17,9 +17,9 @@ pub(super) async fn export_rows(options: &Export, tools: &Tools) -> anyhow::Resu
     let work = PipelineWork::load(&options.pipeline, tools)?;
     let compress = match options.compression {
         Some(CompressionName::Zstd) if options.format == ExportName::Webdataset => {
-            anyhow::bail!(
-                "`--compression zstd` is not for WebDataset, whose readers know no zstd; remove it"
-            )
+            let reason =
+                "`zstd` is not for WebDataset, whose readers know no zstd; remove the option";
+            return Err(work.loaded.error("--compression", reason).into());
         }
         other => other.map(|name| name == CompressionName::Zstd),
     };

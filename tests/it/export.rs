@@ -772,7 +772,7 @@ fn sources_without_rows_and_damaged_files_are_errors_that_finish_no_export() {
     assert!(error.contains("no rows have landed"), "{error}");
     assert!(!folder.join("none").exists());
     let zstd = ["--format", "webdataset", "--compression", "zstd"];
-    let error = refused(folder, file, "none", &zstd, 1);
+    let error = refused(folder, file, "none", &zstd, 2);
     assert!(error.contains("readers know no zstd"), "{error}");
     let error = refused(
         folder,

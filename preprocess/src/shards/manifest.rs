@@ -83,13 +83,16 @@ pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
 /// Reads the transform artefact `manifest` names and checks its hash.
 ///
 /// # Errors
-/// [`Error::Input`] when it is not the one the manifest names, [`Error::Storage`] when it is absent.
+/// [`Error::Input`] when it is absent or not the one the manifest names.
 pub async fn read_transform(
     dataset: &Store,
     manifest: &Manifest,
 ) -> Result<TransformArtefact, Error> {
     let url = dataset.url_of(&manifest.transform.path);
-    let artefact: TransformArtefact = decode(&url, &dataset.get(&manifest.transform.path).await?)?;
+    let Some(file) = dataset.get_opt(&manifest.transform.path).await? else {
+        return Err(missing(&url));
+    };
+    let artefact: TransformArtefact = decode(&url, &file)?;
     let found = artefact.compute_hash();
     if found != artefact.hash || found != manifest.transform.hash {
         return Err(damaged(
@@ -106,7 +109,7 @@ pub async fn read_transform(
 /// Reads the profile that `manifest` names, if it names one, and checks its hash.
 ///
 /// # Errors
-/// [`Error::Input`] when it is not the one the manifest names, [`Error::Storage`] when it is absent.
+/// [`Error::Input`] when it is absent or not the one the manifest names.
 pub async fn read_profile(
     dataset: &Store,
     manifest: &Manifest,
@@ -115,7 +118,10 @@ pub async fn read_profile(
         return Ok(None);
     };
     let url = dataset.url_of(path);
-    let profile: DatasetProfile = decode(&url, &dataset.get(path).await?)?;
+    let Some(file) = dataset.get_opt(path).await? else {
+        return Err(missing(&url));
+    };
+    let profile: DatasetProfile = decode(&url, &file)?;
     let found = profile.compute_hash();
     if found != profile.hash || found != *hash {
         let reason = format!("its content has hash {found}, the manifest says {hash}");
@@ -134,7 +140,7 @@ pub(crate) async fn check_profile(
 ) -> Result<Option<String>, Error> {
     match read_profile(dataset, manifest).await {
         Ok(_) => Ok(None),
-        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(Error::Storage(e)) => Err(e.into()),
         Err(error) => Ok(Some(error.to_string())),
     }
 }
@@ -153,6 +159,15 @@ pub(crate) async fn put_profile(
         path,
         hash: profile.hash,
     }))
+}
+
+/// Error for a file that the manifest names and the next build writes again.
+fn missing(url: &str) -> Error {
+    Error::input(
+        format!("`{url}`"),
+        "the manifest names it, and it does not exist",
+        "restore it, or run `feedline shards build`, which writes it again",
+    )
 }
 
 fn damaged(url: &str, reason: String) -> Error {
@@ -394,15 +409,7 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
     }
     match read_transform(dataset, manifest).await {
         Ok(_) => Ok(true),
-        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
-        Err(Error::Storage(_)) => {
-            let transform = &manifest.transform.path;
-            tracing::warn!(
-                transform,
-                "the transform of the current dataset is missing, rebuilding"
-            );
-            Ok(false)
-        }
+        Err(Error::Storage(e)) => Err(e.into()),
         Err(error) => {
             tracing::warn!(%error, "building again");
             Ok(false)

@@ -124,7 +124,7 @@ async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<
             Ok(differs
                 .then(|| format!("the transform makes {fitted} {what}, the shards hold {held}")))
         }
-        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(Error::Storage(e)) => Err(e.into()),
         Err(error) => Ok(Some(error.to_string())),
     }
 }
@@ -143,4 +143,38 @@ async fn check_rejects(dataset: &Store, manifest: &Manifest) -> Result<Vec<Strin
         }
     }
     Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::record::ColumnType::Float64;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{Cells, LandingZone, build_with};
+
+    #[tokio::test]
+    async fn a_missing_transform_or_profile_is_named_and_the_build_writes_it_again() {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &[("x", Float64), ("y", Float64)]);
+        let row = |i: u32| vec![json!(f64::from(i)), json!(f64::from(2 * i))];
+        zone.batch(&(0..200).map(row).collect::<Vec<Cells>>()).await;
+        let settings = "sources = [\"a\"]\ntarget = \"y\"\nprofile = true\n";
+        build_with(&root, settings, 2).await.unwrap();
+        let dataset = root.child("dataset");
+        let manifest = read_manifest(&dataset).await.unwrap();
+        let profile = manifest.profile.unwrap().path;
+        for path in [manifest.transform.path, profile] {
+            dataset.delete(&path).await.unwrap();
+            let problems = verify(&dataset).await.unwrap().problems;
+            let expected = format!(
+                "cannot use `{}`: the manifest names it, and it does not exist; restore it, or run `feedline shards build`, which writes it again",
+                dataset.url_of(&path)
+            );
+            assert_eq!(problems, [expected]);
+            build_with(&root, settings, 2).await.unwrap();
+            let problems = verify(&dataset).await.unwrap().problems;
+            assert_eq!(problems, Vec::<String>::new());
+        }
+    }
 }

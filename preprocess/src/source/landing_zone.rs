@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Position},
-    config::SourceConfig,
+    config::{DeclaredType, SourceConfig},
     failures::FAILED_RUNS,
     ids::{Hash128, Name, SchemaVersion, Sequence, TableName},
     manifest::SourceReference,
@@ -45,6 +45,8 @@ pub(crate) struct Landed {
     pub(crate) key: Vec<String>,
     /// Column that decides which version is the latest.
     pub(crate) version: Option<String>,
+    /// True if `contract.column` declares that column `text`.
+    pub(crate) has_declared_version: bool,
     /// For a child table whose source has a key: the records, whose latest versions alone have rows
     /// that are read.
     pub(crate) records: Option<Box<Self>>,
@@ -77,6 +79,13 @@ pub(crate) struct Behind {
     pub(crate) landed: Landed,
     /// The schemas of what had landed up to it.
     pub(crate) schemas: Vec<RecordSchema>,
+}
+
+/// Returns true if `source` declares the column of its `version` as text.
+fn declares_text_version(source: &SourceConfig) -> bool {
+    let version = source.version.as_ref();
+    let column = version.and_then(|version| source.contract.column.get(version));
+    column.is_some_and(|column| column.r#type == Some(DeclaredType::Text))
 }
 
 impl Landed {
@@ -130,6 +139,7 @@ impl Landed {
             generations: generations.into_values().collect(),
             key: source.key.clone(),
             version: source.version.clone(),
+            has_declared_version: declares_text_version(source),
             records: None,
             local: None,
             in_place: None,
@@ -172,6 +182,7 @@ impl Landed {
             }],
             key: Vec::new(),
             version: None,
+            has_declared_version: false,
             records: None,
             local: None,
             in_place: Some(files),
@@ -294,6 +305,7 @@ impl Landed {
             generations,
             key: Vec::new(),
             version: None,
+            has_declared_version: false,
             local: None,
             in_place: None,
             left_out: self.left_out,

@@ -212,6 +212,7 @@ impl Query {
             }],
             key: Vec::new(),
             version: None,
+            has_declared_version: false,
             records: None,
             local: Some(file),
             in_place: None,
@@ -258,12 +259,27 @@ async fn planned(
                 .iter()
                 .map(|s| s.reference.name.to_string())
                 .collect();
+            let error = message_with_causes(&error);
             refuse(format!(
-                "it cannot be read: {}; it is one `select` over the tables {}",
-                message_with_causes(&error),
-                tables.join(", ")
+                "it cannot be read: {error}; it is one `select` over the tables {}{}",
+                tables.join(", "),
+                child_table_advice(&error, sources)
             ))
         })
+}
+
+/// Advice for a query that names a child table of a source without making it one of its tables.
+fn child_table_advice(error: &str, sources: &[Landed]) -> String {
+    let missing = error.split_once("table '").map(|(_, rest)| rest);
+    let missing = missing.and_then(|rest| Some(rest.split_once("' not found")?.0));
+    let mut names = sources.iter().map(|s| &s.reference.name.source);
+    match missing.and_then(|table| names.find(|name| table.contains(&format!(".{name}.")))) {
+        Some(name) => format!(
+            "; a child table of `{name}` is listed in `dataset.sources`, such as `[\"{name}\", \"{name}.items\"]`, and is \
+             called `\"{name}.items\"` in the query, with its quotation marks"
+        ),
+        None => String::new(),
+    }
 }
 
 /// The rows of a source, all schema versions, of each thing the newest where it has a key.

@@ -43,7 +43,7 @@ impl TextNotation {
         Self::Other,
     ];
 
-    /// Character that stands for it in a column.
+    /// Its character in a column.
     pub(crate) const fn digit(self) -> &'static str {
         match self {
             Self::Empty => "0",
@@ -85,6 +85,14 @@ impl TextNotation {
         } else {
             Self::Other
         }
+    }
+
+    /// Returns true for notations whose texts, also among one another, are ordered by their bytes.
+    pub(crate) const fn is_by_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::Month | Self::Ulid | Self::TimedUuid | Self::Other
+        )
     }
 
     /// Returns true for decimal numbers.

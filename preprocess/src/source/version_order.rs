@@ -199,7 +199,8 @@ pub(crate) async fn check_versions(
     let records = source.records.as_deref().unwrap_or(source);
     let found = Box::pin(texts_by_notation(session, records, column)).await?;
     let name = records.reference.name.to_string();
-    let warning = warnings::doubtful_versions(&name, column, &found);
+    let is_declared = records.has_declared_version;
+    let warning = warnings::doubtful_versions(&name, column, &found, is_declared);
     if let Some(Warning { message, .. }) = &warning {
         tracing::warn!("{message}");
     }
@@ -248,9 +249,15 @@ async fn texts_by_notation(
 }
 
 /// Warns of a text column that is the `version` of a source, if these `samples` of its values would
-/// be ordered by their bytes, have several forms, or may be no numbers.
+/// be ordered by their bytes, have several forms, or may be no numbers. `is_declared` says that the
+/// source declares the column `text`, so that the order of bytes is right.
 #[must_use]
-pub fn check_version_samples(source: &str, column: &str, samples: &[String]) -> Option<Warning> {
+pub fn check_version_samples(
+    source: &str,
+    column: &str,
+    samples: &[String],
+    is_declared: bool,
+) -> Option<Warning> {
     let mut by_notation: BTreeMap<TextNotation, BTreeSet<&str>> = BTreeMap::new();
     for sample in samples {
         let texts = by_notation.entry(notation_of(sample)).or_default();
@@ -264,7 +271,7 @@ pub fn check_version_samples(source: &str, column: &str, samples: &[String]) -> 
             most: (*texts.last()?).to_owned(),
         })
     });
-    warnings::doubtful_versions(source, column, &found.collect::<Vec<_>>())
+    warnings::doubtful_versions(source, column, &found.collect::<Vec<_>>(), is_declared)
 }
 
 #[cfg(test)]
@@ -331,6 +338,8 @@ mod tests {
             "2026-02-01T00:30:00Z",
             "2026-02-02",
             "9999-12-01",
+            "9999-12-31",
+            "9999-12-31T23:59:59.999999999Z",
         ]);
         check_equal("2026-02-01", "2026-02-01T02:00:00+02:00");
         check_equal("2026-02-01 10:00:00", "2026-02-01T10:00:00Z");
@@ -359,7 +368,7 @@ mod tests {
     fn samples_are_warned_of_unless_all_are_numbers_or_all_are_times() {
         let found = |samples: &[&str]| {
             let samples: Vec<String> = samples.iter().map(|text| (*text).to_owned()).collect();
-            check_version_samples("s", "u", &samples)
+            check_version_samples("s", "u", &samples, false)
         };
         assert_eq!(found(&["7", "10", "", "1.5"]), None);
         assert_eq!(found(&["2026-02-01", "2026-02-01T10:00:00.5Z"]), None);

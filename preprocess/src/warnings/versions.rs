@@ -56,18 +56,25 @@ impl VersionTexts {
 
 /// Warns of a text column that decides which row of a key is the latest, if its texts are ordered by
 /// their bytes, have several forms, or are numbers that may be version numbers of several parts.
-/// `found` has the texts of each notation, in their order.
+/// `found` has the texts of each notation, in their order. A column that is declared `text`,
+/// `is_declared`, has the right order if all its texts are ordered by their bytes.
 pub(crate) fn doubtful_versions(
     source: &str,
     column: &str,
     found: &[VersionTexts],
+    is_declared: bool,
 ) -> Option<Warning> {
     match &merge_numbers(found)[..] {
         [] => None,
         [only] if only.notation.is_number() => version_is_number(source, column, found),
         [only] if only.notation != TextNotation::Other || only.least == only.most => None,
+        forms if is_declared && are_by_bytes(forms) => None,
         forms => Some(version_is_text(source, column, forms)),
     }
+}
+
+fn are_by_bytes(forms: &[VersionTexts]) -> bool {
+    forms.iter().all(|texts| texts.notation.is_by_bytes())
 }
 
 /// Texts that are not empty, with one entry for all numbers.
@@ -111,14 +118,21 @@ fn version_is_number(source: &str, column: &str, found: &[VersionTexts]) -> Opti
 /// Warns of texts that are ordered by their bytes, or have several forms.
 fn version_is_text(source: &str, column: &str, forms: &[VersionTexts]) -> Warning {
     let described: Vec<String> = forms.iter().map(|texts| texts.described()).collect();
+    let name = toml_string(column);
+    let or_declare = match are_by_bytes(forms) {
+        true => format!(
+            "; if the order of their bytes is right, declare it with `contract.column.{name}.type = \"text\"`, which turns this \
+             warning off"
+        ),
+        false => String::new(),
+    };
     let message = format!(
         "column `{}` of source `{source}` decides which row of a key is the latest, and holds {}: numbers are ordered before times, \
          and times before other texts, which are ordered by their bytes, so an older row may be taken for the latest; land dates with \
-         `contract.column.{}.type = \"timestamp\"` and their format in `contract.dates`, under another source name if the column has \
-         landed as text, or name another column",
+         `contract.column.{name}.type = \"timestamp\"` and their format in `contract.dates`, under another source name if the column has \
+         landed as text, or name another column{or_declare}",
         shown(column),
         described.join(" and "),
-        toml_string(column),
     );
     warning("version_is_text", "source.version", message)
 }
@@ -126,6 +140,11 @@ fn version_is_text(source: &str, column: &str, forms: &[VersionTexts]) -> Warnin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The warning where the column is not declared.
+    fn doubtful_versions(source: &str, column: &str, found: &[VersionTexts]) -> Option<Warning> {
+        super::doubtful_versions(source, column, found, false)
+    }
 
     fn texts(notation: TextNotation, rows: u64, least: &str, most: &str) -> VersionTexts {
         VersionTexts {
@@ -191,6 +210,34 @@ mod tests {
             let mixed = [one, texts(TextNotation::Other, 1, "v1", "v1")];
             let warning = doubtful_versions("s", "u", &mixed).unwrap();
             assert_eq!(warning.code, "version_is_text");
+        }
+    }
+
+    #[test]
+    fn a_declared_column_is_warned_of_unless_bytes_order_all_its_texts() {
+        let other = texts(TextNotation::Other, 2, "r0001", "r0002");
+        let month = texts(TextNotation::Month, 2, "2023-12", "2024-01");
+        let week = texts(TextNotation::Other, 2, "2024-W01", "2024-W02");
+        let time = texts(TextNotation::Time, 1, "2026-01-01", "2026-01-01");
+        let number = texts(TextNotation::Number, 1, "7", "7");
+        let short = texts(TextNotation::OneDecimal, 1, "1.9", "1.9");
+        let padded = texts(TextNotation::PaddedDecimal, 1, "1.10", "1.10");
+        for (found, declared) in [
+            (&[other.clone()][..], None),
+            (&[month, week], None),
+            (&[time, other.clone()], Some("version_is_text")),
+            (&[number, other], Some("version_is_text")),
+            (&[short, padded], Some("version_is_number")),
+        ] {
+            let open = doubtful_versions("s", "u", found).unwrap();
+            let advice = "`contract.column.\"u\".type = \"text\"`, which turns this warning off";
+            assert_eq!(
+                open.message.contains(advice),
+                declared.is_none(),
+                "{open:?}"
+            );
+            let warning = super::doubtful_versions("s", "u", found, true);
+            assert_eq!(warning.map(|w| w.code).as_deref(), declared);
         }
     }
 

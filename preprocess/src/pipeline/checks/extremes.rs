@@ -14,7 +14,10 @@ use feedline_schemas::{
     transform::{FittedStep, FittedTarget, TransformArtefact},
 };
 
-use crate::{statistics::exact_sum::ExactMoments, warnings::TARGET_REPEATS_EXTREME};
+use crate::{
+    statistics::exact_sum::ExactMoments,
+    warnings::{TARGET_REPEATS_EXTREME, toml_string},
+};
 
 /// Share of the variance above which one row is all that a column says.
 const SHARE: f64 = 0.9;
@@ -225,19 +228,31 @@ fn repeated_end(
     if of_column.any(|expected| allows(expected, value, rounding, is_lowest)) {
         return None;
     }
-    let bound = if is_lowest { "min" } else { "max" };
     let shown = |stored: f64| shown(stored * scale + offset, rounding);
     let message = format!(
         "{} have the target `{column}` of about {}, and all others are from about {} to {}: such a number often means that the \
          value is missing; if so, list it as the data have it in `dataset.missing_values`, and allow such rows to be rejected by \
-         `dataset.max_reject_fraction`; if it is a value, give the column a `{bound}` that allows it in the file of \
-         `dataset.expect`, which turns this warning off",
+         `dataset.max_reject_fraction`; if it is a value, allow it in a file of expectations, which turns this warning off: {}",
         counted(rows, noun),
         shown(number),
         shown(from),
         shown(to),
+        advise_bound(column, is_lowest, &shown(number)),
     );
     Some(Warning::new(TARGET_REPEATS_EXTREME, message).with_key("dataset.missing_values"))
+}
+
+/// Advice to allow the lowest or highest number of a column by an expectation.
+fn advise_bound(column: &str, is_lowest: bool, number: &str) -> String {
+    let (bound, other) = match is_lowest {
+        true => ("min", "less"),
+        false => ("max", "more"),
+    };
+    format!(
+        "set `dataset.expect = {{ file = \"expect.toml\" }}`, and write the lines `[[column]]`, `name = {}`, \
+         `kind = \"numeric\"` and `{bound} = {number}` (or {other}) in that file",
+        toml_string(column)
+    )
 }
 
 /// Returns true if the expectations of a column have a bound at this end of its range that allows `number`, which `rounding`
@@ -382,7 +397,7 @@ fn named(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::transform::InputKind;
+    use feedline_schemas::{expect::Expectations, transform::InputKind};
 
     use super::*;
 
@@ -446,11 +461,16 @@ mod tests {
         assert!(is_warned(expected("co", Some(0.0), None)));
         assert!(is_warned(expected("co", None, Some(12.0))));
         assert!(is_warned(expected("no", Some(-200.0), None)));
+    }
+
+    #[test]
+    fn the_lines_that_the_warning_advises_are_an_expectation_that_turns_it_off() {
         let message = warned(180, 12.0).unwrap();
-        assert!(
-            message.ends_with("a `min` that allows it in the file of `dataset.expect`, which turns this warning off"),
-            "{message}"
-        );
+        let (_, advice) = message.split_once("write the lines ").unwrap();
+        let lines: Vec<&str> = advice.split('`').skip(1).step_by(2).collect();
+        assert_eq!(lines[0], "[[column]]");
+        let expected = Expectations::parse(&lines.join("\n")).unwrap();
+        assert_eq!(warned_beside(180, 12.0, &expected.column), None);
     }
 
     #[test]

@@ -238,7 +238,8 @@ async fn a_target_repeated_far_from_all_others_is_found_in_appended_rows_and_may
         }
         let parts = [
             "appended training rows have the target `y` of about -20000,",
-            "give the column a `min` that allows it in the file of `dataset.expect`",
+            "`dataset.expect = { file = \"expect.toml\" }`",
+            "`[[column]]`, `name = \"y\"`, `kind = \"numeric\"` and `min = -20000` (or less)",
         ];
         check_warning(&report, CODE, "dataset.missing_values", &parts);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use feedline_schemas::{
+    config::DeclaredType,
     export::{DataExportReport, ExportFormat},
     record::{
         ColumnType::{self, Bool, Decimal, Float64, Int64, Json, Timestamp, Utf8},
@@ -302,6 +303,22 @@ async fn texts_that_only_bytes_order_are_warned_of_by_build_and_export() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_version_that_is_declared_text_is_ordered_by_its_bytes_without_a_warning() {
+    let root = Store::memory();
+    text_versions(&root, &[("r0009", "r0010")]).await;
+    let mut config = by_text_version();
+    let columns = &mut config.source[0].contract.column;
+    columns.entry("v".to_owned()).or_default().r#type = Some(DeclaredType::Text);
+    let (context, _scratch) = context(&root, 2);
+    let built = build(&config, &context).await.unwrap();
+    let (exported, found) = exported(&root, &config).await;
+    for warnings in [&built.warnings, &exported.warnings] {
+        assert_eq!(text_warnings(warnings), Vec::<&str>::new());
+    }
+    assert_eq!(found, [(1, 20)].into());
 }
 
 #[tokio::test]

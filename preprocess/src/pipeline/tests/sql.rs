@@ -160,6 +160,14 @@ async fn queries_that_are_none_are_refused_by_name() {
     for (sql, part) in [
         ("select from", "cannot be read"),
         ("select id from c", "over the tables a, b"),
+        (
+            "select x from \\\"a.items\\\"",
+            "a child table of `a` is listed in `dataset.sources`",
+        ),
+        (
+            "select x from b.items",
+            "is called `\"b.items\"` in the query",
+        ),
         ("select price from a", "price"),
         (
             "select a.id, c.id from a join a c on a.id = c.id",
