@@ -197,12 +197,14 @@ pub struct SourceConfig {
     /// RFC 3339 times are ordered as instants: without an offset in UTC, a date as its midnight.
     /// Other texts are ordered by their bytes, so `v9` is later than `v10`, and `31.01.2024` later
     /// than `01.02.2024`; the warning `version_is_text` names such a column: land dates with
-    /// `contract.column.<name>.type = "timestamp"` and `contract.dates`. It does not name months such as
-    /// `2024-01`, ULIDs and UUIDs of version 7, whose bytes have the order of their times. Texts such as
-    /// `1.9` and `1.10` are numbers, so `1.9` is later; the warning `version_is_number` names a column
-    /// with both, since they may be version numbers of several parts. In a column of several forms,
-    /// numbers are older than times, and times older than other texts. Of equal values, and of all
-    /// rows by default, the row that landed last is the latest.
+    /// `contract.column.<name>.type = "timestamp"` and `contract.dates`. Where the order of bytes is
+    /// right, as of `r0009` and `r0010`, declare the column `text`, which turns the warning off. It does
+    /// not name months such as `2024-01`, ULIDs and UUIDs of version 7, whose bytes have the order of
+    /// their times. Texts such as `1.9` and `1.10` are numbers, so `1.9` is later; the warning
+    /// `version_is_number` names a column with both, since they may be version numbers of several
+    /// parts. It also names a column of numbers from CSV cells, unless its type is declared. In a
+    /// column of several forms, numbers are older than times, and times older than other texts. Of
+    /// equal values, and of all rows by default, the row that landed last is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Size of one commit.
