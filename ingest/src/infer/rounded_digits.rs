@@ -119,7 +119,8 @@ mod tests {
         let (a, b) = (format!("`a` (`{LONG}`)"), format!("`b` (`{LONG}`)"));
         let advice = explain(true);
         let message = format!("{a}, {b}: {advice}");
-        assert_eq!(held(&both, &[("c", DeclaredType::Text)]), [message.clone()]);
+        let other = held(&both, &[("c", DeclaredType::Text)]);
+        assert_eq!(other, std::slice::from_ref(&message));
         let reset = |names: &str| {
             format!(
                 "; the type of {names} is declared, but rows that landed before keep rounded digits: `feedline ingest \

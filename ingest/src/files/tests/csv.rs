@@ -60,7 +60,8 @@ async fn bad_rows_have_the_same_lines_whatever_ends_the_lines() {
     let long = format!("a,b\n{}", (0..3000).map(long).collect::<String>());
     let long_lines: Vec<usize> = (1..=30).map(|count| count * 100 + 1).collect();
     let plain = |_: &mut SourceConfig| {};
-    let cases: [(&str, &[usize], fn(&mut SourceConfig)); 6] = [
+    type Change = fn(&mut SourceConfig);
+    let cases: [(&str, &[usize], Change); 6] = [
         ("a,b\n1,2\nbad\n3,4\nbad", &[3, 5], plain),
         ("a,b\n1,\"x\ny\n\"\nbad\n3,4\nbad\n", &[5, 7], plain),
         ("\u{feff}a,b\n\n\nbad\n1,2\n\nbad\n", &[4, 7], plain),

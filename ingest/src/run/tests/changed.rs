@@ -212,7 +212,7 @@ async fn a_line_that_was_cut_is_read_again_when_it_goes_on() {
 async fn a_file_is_read_on_where_its_last_line_was_whole_and_its_places_are_those_of_the_file() {
     for (end, byte) in [("\n", 19), ("\r\n", 23), ("\r", 19)] {
         let place = Place::new("contract.max_reject_fraction = 0.5");
-        let write = |text: &str| place.write("a.csv", &text.replace('\n', end));
+        let write = |text: &str| place.write("a.csv", text.replace('\n', end));
         write("n,b\n1,10\n2,20");
         place.bring().await;
         write("n,b\n1,10\n2,20\n3,30\n4\n");
