@@ -57,8 +57,8 @@ const WARM: u64 = 20;
 /// Steps at whose end memory is looked at.
 const LOOKS: [u64; 2] = [500, 5_000];
 
-/// Name of the threads that compute for a device in software, llvmpipe.
-const SOFTWARE_DEVICE: &str = "llvmpipe";
+/// Names of the threads that compute for a device in software, llvmpipe. Mesa gives those that run kernels no name.
+const SOFTWARE_DEVICE: [&str; 2] = ["llvmpipe", process::UNNAMED];
 
 /// By how much the batches of the long run are smaller.
 const LONG_BATCH_SHARE: usize = 4;
@@ -220,7 +220,8 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path, on: &[&st
         let report = train(&config(case, batch, steps, on), Resume::Fresh, &context).unwrap();
         of_data = data_figures(&report, steps);
     }
-    let mut figures = probe.figures();
+    let is_on_device = on.first().is_some_and(|device| *device != "cpu");
+    let mut figures = probe.figures(is_on_device);
     for (key, value) in of_data.as_object().unwrap() {
         figures[key] = value.clone();
     }
@@ -260,14 +261,15 @@ impl Mark {
     }
 
     /// Milliseconds of each thread until `end`, the largest first, and the sum without those of a software device.
-    fn thread_ms(&self, end: &Self, steps: f64) -> (Vec<(String, f64)>, f64) {
+    fn thread_ms(&self, end: &Self, steps: f64, is_on_device: bool) -> (Vec<(String, f64)>, f64) {
         let spent = |(name, seconds): (&String, &f64)| {
             let begin = self.threads.get(name).copied().unwrap_or(0.0);
             (name.clone(), (seconds - begin) * 1e3 / steps)
         };
         let mut threads: Vec<(String, f64)> = end.threads.iter().map(spent).collect();
         threads.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let of_host = threads.iter().filter(|(name, _)| name != SOFTWARE_DEVICE);
+        let of_device = |name: &str| is_on_device && SOFTWARE_DEVICE.contains(&name);
+        let of_host = threads.iter().filter(|(name, _)| !of_device(name));
         let of_host = of_host.map(|(_, ms)| ms).sum();
         (threads, of_host)
     }
@@ -307,7 +309,7 @@ impl Probe {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "few steps")]
-    fn figures(&self) -> Value {
+    fn figures(&self, is_on_device: bool) -> Value {
         let seen = self.seen.lock().unwrap();
         let [begin, end] = seen.marks.as_slice() else {
             unreachable!("two marks are set")
@@ -316,7 +318,7 @@ impl Probe {
         let per_step = |i: usize| (end.cpu[i] - begin.cpu[i]) * 1e3 / steps;
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
         let tail = seen.losses.len().saturating_sub(20);
-        let (threads, of_host) = begin.thread_ms(end, steps);
+        let (threads, of_host) = begin.thread_ms(end, steps, is_on_device);
         json!({
             "steps_per_s": steps / (end.wall - begin.wall).as_secs_f64(),
             "cpu_ms_per_step": per_step(0) + per_step(1),

@@ -13,9 +13,17 @@ pub(crate) fn cpu_seconds() -> [f64; 2] {
     [12, 13].map(|field| fields[field].parse::<f64>().unwrap() * TICK_SECONDS)
 }
 
+/// Name of the first thread of the process.
+const MAIN: &str = "main";
+
+/// Name of threads without a name of their own. They have that of the process.
+pub(crate) const UNNAMED: &str = "unnamed";
+
 /// Processor seconds of the threads that run now, by name without a number at its end.
 pub(crate) fn cpu_seconds_by_thread() -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
+    let of_process = fs::read_to_string("/proc/self/comm").unwrap();
+    let main = std::process::id().to_string();
     for thread in fs::read_dir("/proc/self/task").unwrap() {
         let folder = thread.unwrap().path();
         // A thread may end meanwhile.
@@ -23,9 +31,14 @@ pub(crate) fn cpu_seconds_by_thread() -> BTreeMap<String, f64> {
         let (Ok(name), Ok(times)) = (read("comm"), read("schedstat")) else {
             continue;
         };
-        let name = name
-            .trim()
-            .trim_end_matches(|c: char| c.is_ascii_digit() || "-:".contains(c));
+        let name = if folder.ends_with(&main) {
+            MAIN
+        } else if name == of_process {
+            UNNAMED
+        } else {
+            name.trim()
+                .trim_end_matches(|c: char| c.is_ascii_digit() || "-:".contains(c))
+        };
         let nanoseconds: f64 = times.split(' ').next().unwrap().parse().unwrap();
         *seconds.entry(name.to_owned()).or_insert(0.0) += nanoseconds * 1e-9;
     }
