@@ -10,6 +10,7 @@ mod batch_files;
 mod compact;
 mod delete;
 mod keep;
+mod missing_files;
 mod reread;
 mod reset;
 mod retain;
@@ -137,5 +138,9 @@ fn count(report: &mut AmendReport, entry: &CommitEntry) {
 
 #[cfg(test)]
 mod history_tests;
+#[cfg(test)]
+mod merged_batch_tests;
+#[cfg(test)]
+mod merged_children_tests;
 #[cfg(test)]
 mod tests;

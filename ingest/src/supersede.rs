@@ -8,7 +8,7 @@
 //! run dies before, the next start does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Range, RangeInclusive},
 };
 
@@ -37,7 +37,8 @@ use crate::{
 type Rows = (Sequence, Range<u64>);
 
 /// Finds the landed rows of the files at `urls`, by index in `entries`, the log from its beginning.
-/// Rows of a merged batch are found at its own entry, and at the one that has its data files.
+/// Rows of a merged batch are found at its own entry, at the one that has its data files, and at those
+/// of the merged range that have files of child tables left.
 ///
 /// # Errors
 /// [`Error::File`] if an entry of an earlier version has rows of one and of another file.
@@ -47,12 +48,14 @@ pub(crate) fn spans(
 ) -> Result<BTreeMap<usize, Vec<Rows>>, Error> {
     let mut spans: BTreeMap<usize, Vec<Rows>> = BTreeMap::new();
     let mut before = &Position::Start;
+    let left = left_files(entries);
     let mut add = |place: usize, rows: Rows| {
         let holder = holder(entries, place);
-        if holder != place {
-            spans.entry(holder).or_default().push(rows.clone());
+        let left = left.get(&holder).into_iter().flatten().copied();
+        let places: BTreeSet<usize> = left.chain([place, holder]).collect();
+        for place in places {
+            spans.entry(place).or_default().push(rows.clone());
         }
-        spans.entry(place).or_default().push(rows);
     };
     for (place, entry) in entries.iter().enumerate() {
         let mut first = 0;
@@ -76,6 +79,19 @@ pub(crate) fn spans(
         before = &entry.state.position;
     }
     Ok(spans)
+}
+
+/// Merged entries that have files of child tables left, by the entry that has their data files. Earlier
+/// releases moved no single file of a child table when they merged a range again.
+fn left_files(entries: &[CommitEntry]) -> BTreeMap<usize, Vec<usize>> {
+    let mut left: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (place, entry) in entries.iter().enumerate() {
+        let mut tables = entry.children.values();
+        if entry.merged_into.is_some() && tables.any(|table| !table.files.is_empty()) {
+            left.entry(holder(entries, place)).or_default().push(place);
+        }
+    }
+    left
 }
 
 /// The files that were read from one position to another.
@@ -259,6 +275,29 @@ fn sequences(batch: &RecordBatch) -> Option<Vec<u64>> {
     let column = batch.column_by_name(system::SEQUENCE)?;
     let column = column.as_primitive_opt::<UInt64Type>()?;
     Some(column.values().to_vec())
+}
+
+/// Sequence numbers of the batches that have rows in `files`.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(crate) async fn batches_in(
+    landing: &Store,
+    files: &[DataFile],
+) -> Result<BTreeSet<u64>, Error> {
+    let mut batches = BTreeSet::new();
+    for file in files {
+        for read in landed_file::read(landing, file, &[system::SEQUENCE], None).await? {
+            let Some(own) = sequences(&read) else {
+                return Err(Error::Landed {
+                    url: landing.url_of(&file.path),
+                    reason: format!("it has no column `{}` of batch numbers", system::SEQUENCE),
+                });
+            };
+            batches.extend(own);
+        }
+    }
+    Ok(batches)
 }
 
 /// Returns true if `rows` include the row with this number of a batch.

@@ -23,7 +23,8 @@ const BUILD: &str = "build the dataset again with `feedline shards build PIPELIN
 const TRAIN: &str = "train again with `feedline train PIPELINE.toml`";
 
 /// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one;
-/// version 3 has `compacted`, `rewound_to`, `expired` and `marks`.
+/// version 3 has `compacted`, `rewound_to`, `expired`, `marks`, `page_records` and further counts of
+/// `presence`.
 pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
     version: 3,
@@ -34,11 +35,11 @@ pub const COMMIT: FormatTag = FormatTag {
 /// version 3 ([`crate::commit::CommitEntry::oldest_reader`]). A field that they may ignore
 /// raises [`COMMIT`] alone; one that decides what is read next, or what counts as landed, or that names files, raises this too.
 pub const COMMIT_MIN_READER: u32 = 2;
-/// Head of a snapshot of a commit log.
+/// Head of a snapshot of a commit log. Entries of version 1 lack `merged_into` where rejects were retried after a merge.
 pub const LOG_SNAPSHOT: FormatTag = FormatTag {
     format: "feedline.log-snapshot",
-    version: 1,
-    oldest: 1,
+    version: 2,
+    oldest: 2,
     remedy: "remove it: the log itself has everything",
 };
 /// Lease of a scheduled source.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    amendment::WithdrawnReason,
     commit::{BatchCounts, CommitEntry, Compacted, DataFile, Position, Presence, SourceState},
     ids::Sequence,
 };
@@ -48,8 +49,10 @@ pub fn apply(before: &mut [CommitEntry], newest: &CommitEntry) -> Vec<DataFile> 
         for files in files_mut(entry) {
             files.retain(|file| !paths.contains(file.path.as_str()));
         }
-        // Merged batches are withdrawn together.
-        entry.merged_into = None;
+        // Merged batches are withdrawn together. Retried rejects are in no merged file.
+        if withdrawn.reason != WithdrawnReason::Retried {
+            entry.merged_into = None;
+        }
     }
     let mut changes = newest.settings.iter().flat_map(|record| &record.changes);
     if changes.any(|change| change.key == "incremental.cursor") {
@@ -140,10 +143,18 @@ pub fn index_of(entries: &[CommitEntry], sequence: Sequence) -> Option<usize> {
 /// Index of the entry whose files have the rows of the one at `index`: itself, unless a compaction merged them.
 #[must_use]
 pub fn holder(entries: &[CommitEntry], index: usize) -> usize {
-    let merged = entries.get(index).and_then(|entry| entry.merged_into);
-    merged
-        .and_then(|holder| index_of(entries, holder))
-        .unwrap_or(index)
+    let mut holder = index;
+    // Earlier releases left an entry out of a second merge once its rejects were retried: it names the first holder, and
+    // that one names the second.
+    while let Some(next) = entries
+        .get(holder)
+        .and_then(|entry| entry.merged_into)
+        .and_then(|merged| index_of(entries, merged))
+        .filter(|next| *next > holder)
+    {
+        holder = next;
+    }
+    holder
 }
 
 fn find_mut(entries: &mut [CommitEntry], sequence: Sequence) -> Option<&mut CommitEntry> {
@@ -256,7 +267,7 @@ pub fn lighten(entry: &mut CommitEntry) {
 mod tests {
     use super::*;
     use crate::{
-        amendment::{Withdrawn, WithdrawnReason},
+        amendment::Withdrawn,
         commit::{FileMark, Replaced},
         decode,
         ids::Hash128,
@@ -315,6 +326,49 @@ mod tests {
         assert_eq!(paths(&entries), expected);
         let holders: Vec<usize> = (0..5).map(|index| holder(&entries, index)).collect();
         assert_eq!(holders, [0, 2, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_holder_of_a_batch_that_a_second_merge_left_out_is_that_of_its_first_holder() {
+        let mut entries: Vec<CommitEntry> = (0..4).map(entry).collect();
+        for (sequence, first, last) in [(4, 0, 2), (5, 1, 3)] {
+            let mut newest = amendment(sequence);
+            newest.compacted = vec![Compacted {
+                first: Sequence::new(first),
+                last: Sequence::new(last),
+                files: vec![file(&format!("merged-{sequence}"))],
+                children: Default::default(),
+            }];
+            push(&mut entries, newest);
+        }
+        let holders: Vec<usize> = (0..4).map(|index| holder(&entries, index)).collect();
+        assert_eq!(holders, [3, 3, 3, 3]);
+        assert_eq!(holder(&entries[..2], 0), 0);
+    }
+
+    #[test]
+    fn retried_rejects_leave_the_rows_of_their_batch_in_the_merged_file() {
+        let withdraw = |reason: WithdrawnReason| {
+            let mut entries: Vec<CommitEntry> = (0..3).map(entry).collect();
+            let mut newest = amendment(3);
+            newest.compacted = vec![Compacted {
+                first: Sequence::new(0),
+                last: Sequence::new(2),
+                files: vec![file("merged")],
+                children: Default::default(),
+            }];
+            push(&mut entries, newest);
+            let mut newest = amendment(4);
+            newest.withdrawn = vec![Withdrawn {
+                sequence: Sequence::new(0),
+                reason,
+                files: vec!["rejects/0".into()],
+            }];
+            push(&mut entries, newest);
+            holder(&entries, 0)
+        };
+        assert_eq!(withdraw(WithdrawnReason::Retried), 2);
+        assert_eq!(withdraw(WithdrawnReason::Deleted), 0);
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn documents_of_development_builds_are_refused_as_such() {
     check_outdated::<TransformArtefact>(1);
     check_outdated::<CheckpointHeader>(2);
     check_outdated::<RunRecord>(1);
+    check_outdated::<LogSnapshot>(1);
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn log_snapshot() -> LogSnapshot {
     LogSnapshot {
         format: LogSnapshot::TAG.format.into(),
         version: LogSnapshot::TAG.version,
-        min_reader: 1,
+        min_reader: LogSnapshot::TAG.version,
         source: entry.source.clone(),
         sequence: entry.sequence,
         entry_hash: hash(1),

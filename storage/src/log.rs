@@ -49,7 +49,8 @@ pub struct LogTail {
     pub entries: Vec<CommitEntry>,
     /// xxh3-128 of the last entry's bytes; `None` for an empty log.
     pub last_hash: Option<Hash128>,
-    /// Snapshots that do not fit, each with the reason.
+    /// Snapshots that are damaged or do not fit, each with the reason. Those of an earlier format version are not among
+    /// them: a run replaces them.
     pub passed_over: Vec<String>,
 }
 
@@ -227,38 +228,53 @@ async fn newest_snapshot(
         };
         match read_head(landing, source, (sequence, hash, path), &body).await? {
             Ok(head) => return Ok(Some(head)),
-            Err(reason) => passed_over.push(format!("`{}`: {reason}", landing.url_of(path))),
+            Err(UnusableHead::Outdated) => {
+                tracing::debug!(%source, path, "a snapshot of an earlier format version is not used");
+            }
+            Err(UnusableHead::Wrong(reason)) => {
+                passed_over.push(format!("`{}`: {reason}", landing.url_of(path)));
+            }
         }
     }
     Ok(None)
 }
 
-/// Reads a head; returns the reason if it does not fit the log.
+/// Head of a snapshot that is not used.
+enum UnusableHead {
+    /// An earlier release wrote it, in a version that is no longer read.
+    Outdated,
+    /// It is damaged, or does not fit the log, for this reason.
+    Wrong(String),
+}
+
+/// Reads a head; returns the reason if it cannot be used.
 async fn read_head(
     landing: &Store,
     source: &Name,
     (sequence, hash, path): (Sequence, &str, &str),
     body: &[u8],
-) -> Result<Result<LogSnapshot, String>, LogError> {
+) -> Result<Result<LogSnapshot, UnusableHead>, LogError> {
+    let wrong = |reason: String| Ok(Err(UnusableHead::Wrong(reason)));
     if Hash128::of(body).short() != hash {
-        return Ok(Err("its bytes do not have the hash in its name".to_owned()));
+        return wrong("its bytes do not have the hash in its name".to_owned());
     }
     let head: LogSnapshot = match decode(&landing.url_of(path), body) {
         Ok(head) => head,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(ContractError::Outdated { .. }) => return Ok(Err(UnusableHead::Outdated)),
+        Err(error) => return wrong(error.to_string()),
     };
     if head.source != *source || head.sequence != sequence || !is_contiguous(&head.parts, sequence)
     {
-        return Ok(Err(format!(
+        return wrong(format!(
             "it is entry {} of source `{}`, or its parts have a gap",
             head.sequence, head.source
-        )));
+        ));
     }
     let entry = landing.get_opt(&entry_path(sequence.get())).await?;
     if entry.map(|body| Hash128::of(&body)) != Some(head.entry_hash) {
-        return Ok(Err(format!(
+        return wrong(format!(
             "entry {sequence} of the log is missing or another one: the log was repaired or restored since"
-        )));
+        ));
     }
     Ok(Ok(head))
 }

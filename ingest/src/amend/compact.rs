@@ -159,6 +159,8 @@ struct MergeGroup {
     first: Sequence,
     last: Sequence,
     files: Vec<DataFile>,
+    /// Files of each child table. A single one moves to the last entry too, so that child rows are in
+    /// files of the entry that has their records.
     children: BTreeMap<Name, Vec<DataFile>>,
 }
 
@@ -194,6 +196,9 @@ struct Grouping {
     open: Option<OpenGroup>,
     /// The entry that has the files of merged ones, and the first of these.
     merged: Option<(Sequence, Sequence)>,
+    /// Such an entry, if some of the merged ones have files left: earlier releases moved no single
+    /// file of a child table.
+    incomplete: Option<Sequence>,
 }
 
 /// A group that takes in further entries.
@@ -208,11 +213,10 @@ struct OpenGroup {
 
 impl OpenGroup {
     fn fits(&self, entry: &CommitEntry, bytes: u64, target_bytes: u64) -> bool {
-        let used = entry.children.iter();
-        let mut used = used.filter(|(_, table)| !table.files.is_empty());
-        let is_same = used.all(|(name, table)| {
-            let own = self.tables.get(name);
-            own.is_none_or(|own| *own == table.schema)
+        // The files count as those of the last entry, so it has all tables, with the schemas of the files.
+        let is_same = self.tables.iter().all(|(name, own)| {
+            let table = entry.children.get(name);
+            table.is_some_and(|table| table.schema == *own)
         });
         let count = entry.sequence.get() - self.group.first.get();
         self.schema == entry.schema
@@ -238,12 +242,18 @@ impl Grouping {
         if bytes == 0 {
             return;
         }
+        if entry.merged_into.is_some() {
+            self.incomplete = entry.merged_into;
+        }
+        // A part of a merged range cannot be merged with others.
+        let is_incomplete = entry.merged_into.is_some() || self.incomplete == Some(entry.sequence);
         let is_large = bytes.saturating_mul(2) >= self.target_bytes && entry.files.len() <= 1;
+        let stays = is_large || is_incomplete;
         let open = self.open.as_ref();
-        if is_large || !open.is_some_and(|open| open.fits(entry, bytes, self.target_bytes)) {
+        if stays || !open.is_some_and(|open| open.fits(entry, bytes, self.target_bytes)) {
             self.close();
         }
-        if is_large {
+        if stays {
             return;
         }
         let open = self.open.get_or_insert_with(|| OpenGroup {
@@ -282,11 +292,10 @@ impl Grouping {
     }
 
     fn close(&mut self) {
-        let Some(OpenGroup { mut group, .. }) = self.open.take() else {
+        let Some(OpenGroup { group, .. }) = self.open.take() else {
             return;
         };
-        group.children.retain(|_, files| files.len() > 1);
-        if group.files.len() > 1 || !group.children.is_empty() {
+        if group.tables().next().is_some() {
             self.groups.push(group);
         }
     }
@@ -322,11 +331,14 @@ async fn merge_group(
         log.put(merged).await?;
     }
     for (name, files) in &group.children {
-        let merged = merge(log, files, sequence).await?;
-        let file = merged.file.clone();
-        bytes_after += file.bytes;
-        compacted.children.insert(name.clone(), vec![file]);
-        log.put(merged).await?;
+        let mut files = files.clone();
+        if files.len() > 1 {
+            let merged = merge(log, &files, sequence).await?;
+            files = vec![merged.file.clone()];
+            bytes_after += merged.file.bytes;
+            log.put(merged).await?;
+        }
+        compacted.children.insert(name.clone(), files);
     }
     commit.compacted = vec![compacted];
     log.append(commit).await?;
@@ -470,11 +482,27 @@ mod tests {
         };
         let mut entries: Vec<CommitEntry> = (0..6).map(|i| entry(i, 10)).collect();
         let name = Name::new("tags").unwrap();
-        // It is not in the first entries, and one entry has no rows of it.
+        // It is not in the first entries, and two entries have no rows of it.
         for (index, version, files) in [(1, 1, 0), (2, 1, 1), (3, 2, 0), (4, 2, 1), (5, 2, 1)] {
             let table = table(version, files);
             entries[index].children.insert(name.clone(), table);
         }
-        assert_eq!(ends(&entries, 100_000), [(0, 3), (4, 5)]);
+        // Files of the first version would count as those of an entry with the second one.
+        assert_eq!(ends(&entries, 100_000), [(0, 2), (3, 5)]);
+        // Nor do they count as those of an entry without the table.
+        entries[3].children.clear();
+        assert_eq!(ends(&entries, 100_000), [(0, 2), (3, 5)]);
+    }
+
+    #[test]
+    fn a_merged_range_with_files_left_in_it_stays_as_it_is() {
+        let mut entries: Vec<CommitEntry> = (0..7).map(|i| entry(i, 10)).collect();
+        let sample: CommitEntry = decode("sample", SAMPLE.as_bytes()).unwrap();
+        for entry in &mut entries[2..4] {
+            entry.files.clear();
+            entry.merged_into = Some(Sequence::new(4));
+        }
+        entries[3].children = sample.children;
+        assert_eq!(ends(&entries, 100_000), [(0, 1), (5, 6)]);
     }
 }

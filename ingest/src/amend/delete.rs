@@ -4,30 +4,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
-    commit::CommitEntry,
-    config::PipelineConfig,
+    commit::{CommitEntry, DataFile},
+    config::{PipelineConfig, SourceConfig, SourceKind},
     count::counted,
     ids::{Name, Sequence},
-    log_effect::{holder, index_of},
 };
 
 use super::{
     Amending,
-    batch_files::{BatchFiles, kept_elsewhere, superseded},
+    batch_files::{BatchFiles, MergedRows, data_files, kept_elsewhere, superseded},
     count,
     withdrawn_files::{files, sweep},
 };
 use crate::{
+    batch::encode_validators,
     batch_counts::without,
     commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,
+    validators::without_conditions,
 };
 
 /// Deletes batches of a source, by the sequence numbers of their entries. An entry records that
 /// their files no longer count. Then the files are removed: rows, rows of child tables, rejected
 /// records and archived responses. The position stays, so they are not re-read by themselves. A
-/// deleted record that the source returns later lands again. With `dry_run` nothing is changed.
+/// deleted record that the source returns later lands again: the next requests of its pages have no
+/// conditions, so that unchanged pages are returned too. With `dry_run` nothing is changed.
 ///
 /// Superseded files of the batches are removed too. Of a batch that has no others, since a rewind or a
 /// changed file, the entry names them as expired: nothing that counts changes.
@@ -44,10 +46,12 @@ pub async fn delete(
 ) -> Result<AmendReport, Error> {
     let mut amending = Amending::open(config, source, context).await?;
     let mut report = amending.report("delete", dry_run);
+    let config = amending.config;
     let batches: BTreeSet<u64> = batches.iter().copied().collect();
     let log = &mut amending.log;
-    let chosen = choose(log, &batches).await?;
-    check_merged(log.entries(), &chosen, &batches)?;
+    let mut merged = MergedRows::default();
+    let chosen = choose(log, &batches, &mut merged).await?;
+    check_merged(&chosen, &merged, &batches)?;
     let Some(last) = log.last().cloned() else {
         return Err(Error::config("--batch", "nothing has landed yet"));
     };
@@ -57,11 +61,14 @@ pub async fn delete(
         count(&mut report, &batch.entry);
         remove(log.entries(), batch, &superseded, &mut commit)?;
     }
+    remove_from_others(log.entries(), &chosen, &mut commit, &mut report);
     // Several batches may have had rows in one merged file.
     commit.expired.sort_unstable();
     commit.expired.dedup();
     note(log.entries(), &batches, &superseded, &mut report);
+    report.notes.push(describe_return(config).to_owned());
     if !dry_run {
+        commit.validators = forget_validators(config.r#type, log, &batches).await?;
         let sequence = log.next_sequence();
         let state = commit.state.clone();
         log.append(commit).await?;
@@ -75,11 +82,15 @@ pub async fn delete(
     Ok(report)
 }
 
-async fn choose(log: &CommitLog, batches: &BTreeSet<u64>) -> Result<Vec<BatchFiles>, Error> {
+async fn choose(
+    log: &CommitLog,
+    batches: &BTreeSet<u64>,
+    merged: &mut MergedRows,
+) -> Result<Vec<BatchFiles>, Error> {
     let mut chosen = Vec::with_capacity(batches.len());
     for batch in batches {
         let entry = find(log.entries(), *batch)?;
-        chosen.push(BatchFiles::of(log, entry).await?);
+        chosen.push(BatchFiles::of(log, entry, merged).await?);
     }
     Ok(chosen)
 }
@@ -119,6 +130,52 @@ fn remove(
     Ok(())
 }
 
+/// Withdraws data files with rows of the chosen batches that count as files of other entries: a merged
+/// file may count as that of an entry without rows in it.
+fn remove_from_others(
+    entries: &[CommitEntry],
+    chosen: &[BatchFiles],
+    commit: &mut Commit,
+    report: &mut AmendReport,
+) {
+    let with_rows = || chosen.iter().filter(|batch| batch.has_rows);
+    let own: BTreeSet<Sequence> = with_rows().map(|batch| batch.entry.sequence).collect();
+    let holders: BTreeSet<Sequence> = with_rows().map(|batch| batch.holder).collect();
+    let paths = with_rows().flat_map(|batch| &batch.paths);
+    let paths: BTreeSet<&str> = paths.map(String::as_str).collect();
+    for entry in entries
+        .iter()
+        .filter(|entry| !own.contains(&entry.sequence))
+    {
+        let is_holder = holders.contains(&entry.sequence);
+        let is_gone = |file: &&DataFile| is_holder || paths.contains(file.path.as_str());
+        let gone: Vec<&DataFile> = data_files(entry).filter(is_gone).collect();
+        if gone.is_empty() {
+            continue;
+        }
+        let rows: u64 = entry
+            .files
+            .iter()
+            .filter(is_gone)
+            .map(|file| file.rows)
+            .sum();
+        let totals = &mut commit.state.totals;
+        totals.rows = totals.rows.saturating_sub(rows);
+        report.rows += rows;
+        report.bytes += gone.iter().map(|file| file.bytes).sum::<u64>();
+        let files = gone.iter().map(|file| file.path.clone());
+        let mut withdrawn = commit.withdrawn.iter_mut();
+        match withdrawn.find(|own| own.sequence == entry.sequence) {
+            Some(own) => own.files.extend(files),
+            None => commit.withdrawn.push(Withdrawn {
+                sequence: entry.sequence,
+                reason: WithdrawnReason::Deleted,
+                files: files.collect(),
+            }),
+        }
+    }
+}
+
 /// Adds notes about superseded files, rows elsewhere, and records that may land again.
 fn note(
     entries: &[CommitEntry],
@@ -149,9 +206,46 @@ fn note(
             ));
         }
     }
-    report
-        .notes
-        .push("a record of a deleted batch lands again if the source returns it".into());
+}
+
+/// The condition under which records of a deleted batch land again, for a note.
+fn describe_return(config: &SourceConfig) -> &'static str {
+    match config.r#type {
+        SourceKind::Files => {
+            "a record of a deleted batch lands again once its file is read again: when it changes, or after `feedline ingest reread --file`"
+        }
+        SourceKind::Rest if config.incremental.is_some() => {
+            "a record of a deleted batch lands again if the source returns it: requests begin at the highest cursor that has landed, less `incremental.lookback`; `feedline ingest reset` reads all records"
+        }
+        SourceKind::Rest | SourceKind::Html => {
+            "a record of a deleted batch lands again if the source returns it"
+        }
+    }
+}
+
+/// Writes a file that removes the validators of pages that may have deleted records. A record of an API
+/// may have moved to any page since, so all of its pages lose them; a crawled page keeps its URL.
+async fn forget_validators(
+    kind: SourceKind,
+    log: &mut CommitLog,
+    batches: &BTreeSet<u64>,
+) -> Result<Vec<DataFile>, Error> {
+    let known: Vec<DataFile> = match kind {
+        SourceKind::Files => return Ok(Vec::new()),
+        SourceKind::Html => {
+            let entries = log.entries().iter();
+            let chosen = entries.filter(|entry| batches.contains(&entry.sequence.get()));
+            chosen.flat_map(|entry| entry.validators.clone()).collect()
+        }
+        SourceKind::Rest => log.resumed().await?.validators,
+    };
+    let all = without_conditions(log.landing(), &known).await?;
+    let Some(encoded) = encode_validators(&all, log.next_sequence())? else {
+        return Ok(Vec::new());
+    };
+    let file = encoded.file.clone();
+    log.put(encoded).await?;
+    Ok(vec![file])
 }
 
 /// Withdrawal of the files of a batch, for the log entry.
@@ -165,31 +259,27 @@ pub(super) fn withdrawn(entry: &CommitEntry, reason: WithdrawnReason) -> Withdra
 
 /// Refuses to delete some of the batches whose rows a compaction has merged.
 fn check_merged(
-    entries: &[CommitEntry],
     chosen: &[BatchFiles],
+    merged: &MergedRows,
     batches: &BTreeSet<u64>,
 ) -> Result<(), Error> {
+    let mut checked = BTreeSet::new();
     for batch in chosen.iter().filter(|batch| batch.has_rows) {
-        let batch = batch.entry.sequence;
-        let index = index_of(entries, batch);
-        let Some(index) = index.filter(|index| entries[*index].counts.rows > 0) else {
+        let Some(together) = merged.batches(batch.holder) else {
             continue;
         };
-        let of = holder(entries, index);
-        let together = (0..=of).filter(|other| holder(entries, *other) == of);
-        let with_rows = together.filter(|other| entries[*other].counts.rows > 0);
-        let with_rows: Vec<u64> = with_rows.map(|i| entries[i].sequence.get()).collect();
-        if with_rows.iter().all(|other| batches.contains(other)) {
+        if !checked.insert(batch.holder) || together.is_subset(batches) {
             continue;
         }
-        let (first, last) = (with_rows.first(), with_rows.last());
+        let batch = batch.entry.sequence.get();
+        let (first, last) = (together.first(), together.last());
         return Err(Error::config(
             "--batch",
             format!(
                 "the rows of batch {batch} are in one file with those of {} batches from {} to {}, since `feedline ingest compact` has merged them; delete all of them, or use `feedline ingest rewind`",
-                with_rows.len(),
-                first.unwrap_or(&batch.get()),
-                last.unwrap_or(&batch.get())
+                together.len(),
+                first.unwrap_or(&batch),
+                last.unwrap_or(&batch)
             ),
         ));
     }

@@ -8,7 +8,7 @@ use feedline_schemas::{
     config::PipelineConfig,
     decode,
     ids::{Hash128, Name, Sequence},
-    log_effect::index_of,
+    log_effect::{self, index_of},
 };
 
 use super::{Amending, count, pages_to_read, withdrawn_files::files};
@@ -200,10 +200,13 @@ fn settings(entries: &[CommitEntry], to: Sequence) -> Option<SettingsRecord> {
 /// Writes merged files with rows from both sides of `to` again, without the later rows.
 async fn split(log: &CommitLog, to: Sequence, planned: &mut PlannedRewind) -> Result<(), Error> {
     let (entries, next) = (log.entries(), log.next_sequence());
-    // First and last entry before the cut, by the later entry that has their rows.
+    // First and last batch with rows before the cut, by the later entry that has them. The last one
+    // gets the file, so it must have rows: an entry that has none can be deleted alone.
     let mut across: BTreeMap<Sequence, (Sequence, Sequence)> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.sequence <= to) {
-        if let Some(holder) = entry.merged_into.filter(|holder| *holder > to) {
+    let before = entries.iter().enumerate();
+    let before = before.filter(|(_, entry)| entry.sequence <= to && entry.counts.rows > 0);
+    for (index, entry) in before {
+        if let Some(holder) = holder_of(entries, index).filter(|holder| *holder > to) {
             let ends = across
                 .entry(holder)
                 .or_insert((entry.sequence, entry.sequence));
@@ -219,14 +222,14 @@ async fn split(log: &CommitLog, to: Sequence, planned: &mut PlannedRewind) -> Re
             only_batches(log.landing(), &holder.files, batches.clone(), next).await?;
         planned.encoded.extend(encoded);
         let mut children = BTreeMap::new();
-        for (name, table) in &holder.children {
-            if !is_merged(entries, first, name) {
+        for (name, files) in child_files(entries, holder.sequence) {
+            if !is_merged(entries, (first, last), &name) {
                 continue;
             }
             let batches = batches.clone();
-            let (files, encoded) = only_batches(log.landing(), &table.files, batches, next).await?;
+            let (files, encoded) = only_batches(log.landing(), &files, batches, next).await?;
             planned.encoded.extend(encoded);
-            children.insert(name.clone(), files);
+            children.insert(name, files);
         }
         planned.commit.compacted.push(Compacted {
             first,
@@ -238,10 +241,29 @@ async fn split(log: &CommitLog, to: Sequence, planned: &mut PlannedRewind) -> Re
     Ok(())
 }
 
-/// Returns true if the files of a child table of the entry `sequence` were merged with those of others.
-fn is_merged(entries: &[CommitEntry], sequence: Sequence, table: &Name) -> bool {
+/// The entry whose files have the rows of the one at `index`.
+fn holder_of(entries: &[CommitEntry], index: usize) -> Option<Sequence> {
+    let holder = entries.get(log_effect::holder(entries, index));
+    holder.map(|holder| holder.sequence)
+}
+
+/// Files of child tables with rows of the batches that were merged into the entry `holder`. Earlier
+/// releases have left some with other entries of the range.
+fn child_files(entries: &[CommitEntry], holder: Sequence) -> BTreeMap<Name, Vec<DataFile>> {
+    let mut found: BTreeMap<Name, Vec<DataFile>> = BTreeMap::new();
+    let of_range = entries.iter().enumerate();
+    let of_range = of_range.filter(|(index, _)| holder_of(entries, *index) == Some(holder));
+    for (name, table) in of_range.flat_map(|(_, entry)| &entry.children) {
+        let files = found.entry(name.clone()).or_default();
+        files.extend(table.files.iter().cloned());
+    }
+    found
+}
+
+/// Returns true if files of a child table of the entries from `first` to `last` were merged.
+fn is_merged(entries: &[CommitEntry], (first, last): (Sequence, Sequence), table: &Name) -> bool {
     let merged = entries.iter().flat_map(|entry| &entry.compacted);
-    let mut merged = merged.filter(|merged| (merged.first..=merged.last).contains(&sequence));
+    let mut merged = merged.filter(|merged| merged.first <= last && first <= merged.last);
     merged.any(|merged| merged.children.contains_key(table))
 }
 

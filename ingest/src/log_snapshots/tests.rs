@@ -959,3 +959,95 @@ async fn a_log_whose_every_entry_supersedes_another_has_snapshots() {
     let log = open(&root).await;
     assert!(log.tidied().is_empty(), "{:?}", log.tidied());
 }
+
+#[tokio::test]
+async fn no_snapshot_covers_an_entry_whose_expired_files_have_not_left_their_folder() {
+    let root = Store::memory();
+    let mut log = open(&root).await;
+    for _ in 1..FEW {
+        land(&mut log).await;
+    }
+    let path = file(&log, "expired").file.path;
+    let aside = format!("superseded/{path}");
+    landing(&root).put(&aside, "rows".into()).await.unwrap();
+    let mut commit = Commit::amending(log.last().unwrap());
+    commit.expired = vec![path];
+    log.append(commit).await.unwrap();
+    assert_eq!(log.next_sequence().get(), FEW);
+    // The command is killed here.
+    drop(log);
+    open(&root).await;
+    assert!(landing(&root).get_opt(&aside).await.unwrap().is_none());
+}
+
+/// Gives the heads of all snapshots the format version 1.
+async fn make_old(landing: &Store) {
+    for head in landing.list(HEADS).await.unwrap() {
+        let bytes = landing.get(&head.path).await.unwrap();
+        let mut text = String::from_utf8(bytes.to_vec()).unwrap();
+        for key in ["version", "min_reader"] {
+            let own = format!("\"{key}\": {},", LOG_SNAPSHOT.version);
+            assert!(text.contains(&own), "{text}");
+            text = text.replacen(&own, &format!("\"{key}\": 1,"), 1);
+        }
+        let (sequence, _) = parse_head_path(&head.path).unwrap();
+        landing.delete(&head.path).await.unwrap();
+        let path = head_path(sequence, text.as_bytes());
+        landing.put(&path, text.into()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn snapshots_of_an_earlier_version_are_not_used_until_a_new_one_is_written() {
+    let root = Store::memory();
+    long(&root, 10 * FEW).await;
+    let landing = landing(&root);
+    make_old(&landing).await;
+    let opened = LogEntries::open(&landing, &name(), Kept::All).await;
+    let opened = opened.unwrap();
+    assert!(opened.snapshot().is_none());
+    assert_eq!(opened.all().len() as u64, 10 * FEW);
+    assert_eq!(opened.warning(), None);
+    let mut log = open(&root).await;
+    for _ in 0..FEW {
+        land(&mut log).await;
+    }
+    let opened = LogEntries::open(&landing, &name(), Kept::All).await;
+    assert!(opened.unwrap().snapshot().is_some());
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn a_run_of_a_finished_source_replaces_a_snapshot_of_an_earlier_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = (0..EVERY + 6).map(|id| format!("{{\"id\":{id}}}\n"));
+    let rows: String = rows.collect();
+    std::fs::write(folder.path().join("a.ndjson"), rows).unwrap();
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{}/*.ndjson\"\nbatch = {{ rows = 1 }}\n",
+        folder.path().display()
+    );
+    let loaded = feedline_schemas::config::load("p.toml", &text, &[]);
+    let config = loaded.unwrap().config;
+    let root = Store::memory();
+    let context = crate::context::Context {
+        root: root.clone(),
+        ..crate::testing::context()
+    };
+    let landing = landing(&root);
+    let open = async || {
+        let opened = LogEntries::open(&landing, &name(), Kept::All).await;
+        opened.unwrap()
+    };
+    crate::run::ingest(&config, None, &context).await.unwrap();
+    let entries = open().await.next_sequence();
+    assert!(entries.get() >= EVERY && open().await.snapshot().is_some());
+    make_old(&landing).await;
+    assert!(open().await.snapshot().is_none());
+    let report = crate::run::ingest(&config, None, &context).await.unwrap();
+    let mut warnings = report.sources[0].warnings.iter();
+    assert!(!warnings.any(|warning| warning.code == "snapshot_passed_over"));
+    let opened = open().await;
+    assert_eq!(opened.next_sequence(), entries);
+    assert!(opened.snapshot().is_some());
+}
