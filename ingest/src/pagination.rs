@@ -8,12 +8,13 @@ mod keyset;
 mod known_pages;
 mod link;
 mod overlap;
+mod resumed;
 pub(crate) mod suggest;
 mod total;
 mod unread;
 mod urls;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use feedline_http::redacted;
 use feedline_readers::{record::Record, value::shorten};
@@ -57,6 +58,15 @@ pub(crate) struct Paginator {
     repeats_from: Option<u64>,
     /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
+    /// Columns of the `key` of the source.
+    key: Vec<String>,
+    /// True if records of equal content land once.
+    land_once: bool,
+    /// Contents of the records of this page run that this process has read, where they are compared
+    /// with a total.
+    distinct: HashSet<Hash128>,
+    /// Records of this page run with the content of earlier ones, of those that this process has read.
+    repeats: u64,
     /// True if a source without a next link or cursor may be one that never names any.
     may_lack_next: bool,
     warnings: WarningChanges,
@@ -165,6 +175,10 @@ impl Paginator {
             empty: 0,
             repeats_from: None,
             total: None,
+            key: Vec::new(),
+            land_once: false,
+            distinct: HashSet::new(),
+            repeats: 0,
             may_lack_next: true,
             warnings: WarningChanges::default(),
         })
@@ -290,6 +304,7 @@ impl Paginator {
         self.note_total(contents.total, count);
         self.longest = self.longest.max(count);
         let short = run.short.take().filter(|_| page > 0);
+        run.page_records = 0;
         let keyset = self.keyset.as_ref();
         let keyset =
             keyset.map(|keyset| keyset.next(cursor.as_deref(), &mut run, &mut contents.records));
@@ -302,6 +317,9 @@ impl Paginator {
                 cursor: Some(back),
                 run,
             });
+        }
+        if self.hashes_pages() && self.config.way.overlap() == 0 {
+            run.boundary = self.last_record(&contents.records);
         }
         if self.is_tail_again(count, contents) {
             contents.records.clear();
@@ -325,6 +343,8 @@ impl Paginator {
             // A page behind it may be refused, as behind a short one.
             let (records, hash) = (0, None);
             run.short = Some(ShortPage { records, hash });
+        } else if self.has_plain_offsets() && count != self.config.common.page_size {
+            run.page_records = count;
         }
         self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
         Ok(Position::Page {
@@ -347,6 +367,7 @@ impl Paginator {
         self.came = self.came.map(|came| came + new);
         if self.counts() {
             run.records += new;
+            self.count_repeats(&contents.records);
         }
         self.note_missing_next(page, count, contents);
         let is_short = count < self.config.common.page_size;

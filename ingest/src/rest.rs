@@ -18,6 +18,7 @@ mod request_builder;
 mod requests_ahead;
 mod response;
 mod response_origin;
+mod resumed_run;
 pub(crate) mod source_type;
 mod suggest;
 mod template;
@@ -60,7 +61,7 @@ use crate::{
     param::Param,
     raw::{Kept, Tape},
     source::{Crawled, Page, Requests, Source},
-    warnings::{WarningChange, WarningChanges},
+    warnings::{ERRORS_BESIDE_RECORDS, WarningChange, WarningChanges},
     watermark::Incremental,
 };
 
@@ -126,7 +127,9 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         Some(AuthConfig::ApiKey(keys)) => keys.param.as_deref(),
         _ => None,
     };
-    let pages = Paginator::new(&config.pagination, base, key)?;
+    let keeps_all = config.dedup_window() == 0;
+    let mut pages = Paginator::new(&config.pagination, base, key)?;
+    pages.recognize_records(&config.key, !keeps_all);
     let clock = Arc::clone(&context.clock);
     let notices = Notices::default();
     let layout = Layout::new(config, &pages, &notices)?;
@@ -142,15 +145,17 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         pages,
         incremental,
         warnings: WarningChanges::default(),
+        is_query: config.graphql.is_some(),
         notices,
         forms: Forms::default(),
         is_auto: config.response.format.is_auto(),
         known_xml,
         records: config.records.clone(),
-        keeps_all: config.dedup_window() == 0,
+        keeps_all,
         highs: Vec::new(),
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
         is_resumed: true,
+        moved_up: Vec::new(),
         is_our_pass: false,
         clock,
         _demo: demo,
@@ -227,6 +232,8 @@ struct Rest {
     incremental: Option<Incremental>,
     /// Warnings about what came, besides those about pages.
     warnings: WarningChanges,
+    /// True for a query of GraphQL.
+    is_query: bool,
     /// Decisions about the texts of responses.
     notices: Notices,
     /// Forms of the pages so far.
@@ -247,6 +254,8 @@ struct Rest {
     skips_absent: bool,
     /// True if no page has been read by this process.
     is_resumed: bool,
+    /// Records of the page before the next one that moved there while the page run was interrupted.
+    moved_up: Vec<Record>,
     /// Slices: true if this process began the pass.
     is_our_pass: bool,
     clock: Arc<dyn Clock>,
@@ -278,16 +287,31 @@ impl Source for Rest {
         if let Some(next) = self.end_by_server(&mut at, position, clocks)? {
             return Ok(page(Vec::new(), next));
         }
-        let answered = match tried {
-            Ok(answered) => answered,
-            Err(refusal) => return self.page_after_refusal(at, request, refusal),
-        };
-        self.answers
-            .keep(self.ahead.http(), &request, answered.as_ref());
-        match answered {
-            Some(answered) => self.page_of(at, &request, answered, clocks),
-            None => Ok(self.unchanged_page(at)),
+        if let Err(Refusal::Gone(error)) = &tried
+            && self.pages.hashes_pages()
+        {
+            // In the archive, the response to the same request follows.
+            Box::pin(self.replay_page_before(&at, &request, error)).await?;
+            return self.next_page(position).await;
         }
+        if self.may_have_moved(&at, &tried) {
+            Box::pin(self.check_page_before(&at, &request)).await?;
+        }
+        let mut records = self.take_moved_up(&mut at.run, &request, clocks)?;
+        let mut page = match tried {
+            Ok(answered) => {
+                self.answers
+                    .keep(self.ahead.http(), &request, answered.as_ref());
+                match answered {
+                    Some(answered) => self.page_of(at, &request, answered, clocks)?,
+                    None => self.unchanged_page(at),
+                }
+            }
+            Err(refusal) => self.page_after_refusal(at, request, refusal)?,
+        };
+        records.append(&mut page.records);
+        page.records = records;
+        Ok(page)
     }
 
     async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
@@ -493,6 +517,14 @@ impl Rest {
 
     /// Warns that a page has landed with errors beside its data.
     fn warn_of_errors(&mut self, errors: &str) {
+        if !self.is_query {
+            let message = format!(
+                "a page had an error beside its records{errors}; it was landed, and records may be missing; set `error_path` to the path of the error to retry such a page and stop, or to \"\" if this is none"
+            );
+            return self
+                .warnings
+                .raise(ERRORS_BESIDE_RECORDS, "error_path", message);
+        }
         let message = format!(
             "a page had errors beside its data{errors}; it was landed, and records or fields may be missing; set `graphql.partial_data` to `refuse` to end a run at such a page"
         );

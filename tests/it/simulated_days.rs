@@ -50,7 +50,7 @@ const RACES: [&str; 4] = [
 ];
 
 /// A page number counts from the first page: what fills a short page after it was read is not found
-/// by a run of pages that resumes behind it. The lookback covers the time that this takes.
+/// by a run of pages that continues behind it. The lookback covers the time that this takes.
 const PIPELINE: &str = r#"
 [pipeline]
 name = "days"

@@ -13,7 +13,10 @@ use feedline_schemas::{
 };
 
 use super::{At, Contents, Paginator, SMALL_PAGES};
-use crate::{error::Error, warnings::WarningChange};
+use crate::{
+    error::Error,
+    warnings::{SHORT_MIDDLE_PAGE, WarningChange},
+};
 
 /// Statuses that servers return for a page after the last one.
 const BEHIND_THE_LAST: [u16; 5] = [400, 404, 410, 416, 422];
@@ -87,6 +90,8 @@ impl Paginator {
     /// Begins a page run.
     pub(super) fn begin(&mut self, run: &PageRun) {
         self.seen.clear();
+        self.distinct.clear();
+        self.repeats = 0;
         (self.came, self.total, self.empty) = (Some(0), None, 0);
         if run.ledger.is_none() && run.since.is_none() {
             self.warnings.lift_ends();
@@ -142,22 +147,25 @@ impl Paginator {
             // record; or pages that the API filters.
             return;
         }
-        let (key, cause) = match (has_full_pages, is_numbered) {
+        let (code, key, cause) = match (has_full_pages, is_numbered) {
             (true, _) => (
+                SHORT_MIDDLE_PAGE,
                 "pagination.type",
                 ", and full pages have come too: if the list grows while it is read, records that were added to that page are missing: use `pagination.type = \"offset\"` if the API has offsets; if the API filters its pages, set `pagination.empty_pages = 2`",
             ),
             (false, true) => (
+                SMALL_PAGES,
                 "pagination.page_size",
                 ": the server gives smaller pages; set it to what the server gives at most, since a server that numbers its pages by what it is asked for leaves records out between them",
             ),
             (false, false) => (
+                SMALL_PAGES,
                 "pagination.page_size",
                 ": the server gives smaller pages; set it to what the server gives at most",
             ),
         };
         self.warnings.raise(
-            SMALL_PAGES,
+            code,
             key,
             format!(
                 "a page of {}, where `pagination.page_size` = {size}, was not the last one{cause}",

@@ -23,11 +23,7 @@ impl Paginator {
         run: &mut PageRun,
         contents: &mut Contents,
     ) -> Result<Option<String>, Error> {
-        let hash = |record: &Record| match record {
-            Record::Bad { raw, .. } => Hash128::of(raw.as_bytes()),
-            record => Hash128::of(record.canonical().as_bytes()),
-        };
-        let hashes: Vec<Hash128> = contents.records.iter().map(hash).collect();
+        let hashes: Vec<Hash128> = contents.records.iter().map(content_hash).collect();
         let before: HashSet<Hash128> = run.boundary.iter().copied().collect();
         let is_found = hashes.iter().any(|hash| before.contains(hash));
         if !before.is_empty() && !is_found {
@@ -63,5 +59,13 @@ impl Paginator {
             .max(self.config.common.page_size)
             .max(self.config.way.overlap());
         (at > first).then(|| at.saturating_sub(page).max(first))
+    }
+}
+
+/// Hash of the content of a record.
+pub(super) fn content_hash(record: &Record) -> Hash128 {
+    match record {
+        Record::Bad { raw, .. } => Hash128::of(raw.as_bytes()),
+        record => Hash128::of(record.canonical().as_bytes()),
     }
 }

@@ -323,8 +323,8 @@ fn a_total_that_lacks_one_page_names_the_first_page() {
 
 #[test]
 fn a_short_page_of_a_list_that_grows_is_no_sign_of_small_pages() {
-    // Message of the warning after pages of these many records, if it is raised.
-    let check_with = |keys: serde_json::Value, counts: &[usize], part: Option<&str>| {
+    // Code and message of the warning after pages of these many records, if it is raised.
+    let check_with = |keys: serde_json::Value, counts: &[usize], part: Option<(&str, &str)>| {
         let mut pages = of(pages(keys.clone()));
         let mut next = at(0, None);
         for records in counts {
@@ -335,23 +335,29 @@ fn a_short_page_of_a_list_that_grows_is_no_sign_of_small_pages() {
             }
         }
         let warnings = crate::warnings::apply(Vec::new(), pages.take_warnings());
-        let messages: Vec<&str> = warnings.iter().map(|held| held.message.as_str()).collect();
         let is_expected = match part {
-            Some(part) => messages.len() == 1 && messages[0].contains(part),
-            None => messages.is_empty(),
+            Some((code, part)) => {
+                warnings.len() == 1
+                    && warnings[0].code == code
+                    && warnings[0].message.contains(part)
+            }
+            None => warnings.is_empty(),
         };
-        assert!(is_expected, "{keys} {counts:?}: {messages:?}");
+        assert!(is_expected, "{keys} {counts:?}: {warnings:?}");
     };
-    let check = |kind: &str, counts: &[usize], part: Option<&str>| {
+    let check = |kind: &str, counts: &[usize], part: Option<(&str, &str)>| {
         check_with(json!({"type": kind, "page_size": 20}), counts, part);
     };
     check("offset", &[20, 20, 1, 3], None);
     check("offset", &[7, 20, 1, 3], None);
-    check("offset", &[1, 3], Some("the server gives smaller pages"));
-    // The records between the pages that were requested are missing.
-    let missing = "added to that page are missing";
-    check("page", &[20, 20, 1, 3], Some(missing));
-    check("page", &[7, 3], Some("the server gives smaller pages"));
+    let smaller = Some(("small_pages", "the server gives smaller pages"));
+    check("offset", &[1, 3], smaller);
+    // The records between the pages that were requested are missing, whatever pages come later.
+    let missing = Some(("short_middle_page", "added to that page are missing"));
+    check("page", &[20, 20, 1, 3], missing);
+    check("page", &[20, 20, 1, 20, 5], missing);
+    check("page", &[20, 1, 20, 20], missing);
+    check("page", &[7, 3], smaller);
     let filtered = json!({"type": "page", "page_size": 20, "empty_pages": 2});
     check_with(filtered, &[20, 17, 15], None);
 }
@@ -490,4 +496,38 @@ fn a_header_that_cannot_be_one_names_its_key() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn an_overlap_that_is_set_in_the_middle_of_a_run_goes_back_by_a_page() {
+    let numbers = |range: std::ops::Range<u64>| Contents {
+        records: range
+            .map(|id| record(&format!(r#"{{"id":{id}}}"#)))
+            .collect(),
+        ..contents(0, None)
+    };
+    let plain = json!({"type": "offset", "page_size": 3});
+    let landed = of(pages(plain)).next(at(2, Some("6")), &mut numbers(6..9));
+    let Ok(Position::Page { run, .. }) = landed else {
+        panic!("{landed:?}");
+    };
+    let mut overlapping = of(pages(
+        json!({"type": "offset", "page_size": 3, "overlap": 1}),
+    ));
+    let next = At {
+        run,
+        ..at(3, Some("9"))
+    };
+    let back = overlapping.next(next, &mut numbers(9..12));
+    let Ok(Position::Page { page, cursor, run }) = back else {
+        panic!("{back:?}");
+    };
+    assert_eq!(cursor.as_deref(), Some("6"));
+    let mut again = numbers(6..9);
+    let next = overlapping.next(At { page, cursor, run }, &mut again);
+    assert_eq!(again.records.len(), 2);
+    assert!(
+        matches!(&next, Ok(Position::Page { cursor: Some(cursor), .. }) if cursor == "8"),
+        "{next:?}"
+    );
 }

@@ -5,13 +5,14 @@
 //! which many APIs stop are only reported.
 
 use feedline_http::redacted;
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::PageRun,
     config::{Bounded, Pagination, PaginationKind},
     count::counted,
 };
 
-use super::{At, Contents, Paginator};
+use super::{At, Contents, Paginator, REMEMBERED, overlap::content_hash};
 use crate::error::Error;
 
 /// A total above a multiple of this many records, reached exactly, is no estimate: a list ends
@@ -25,7 +26,7 @@ const TOTAL_DIFFERS: &str = "total_differs";
 const TOTAL_CHANGED: &str = "total_changed";
 
 /// Advice to read the source again.
-const REREAD: &str = "run `feedline ingest reset PIPELINE.toml SOURCE`, which saves landed data under another name and re-reads everything";
+pub(super) const REREAD: &str = "run `feedline ingest reset PIPELINE.toml SOURCE`, which saves landed data under another name and re-reads everything";
 
 impl Paginator {
     /// Returns true if the page at `at` has no record and the API's total says that more follow, so
@@ -99,6 +100,29 @@ impl Paginator {
         }
     }
 
+    /// Counts those of `records` that have the content of earlier ones of the page run, where such
+    /// records land once and there is a total to compare with.
+    pub(super) fn count_repeats(&mut self, records: &[Record]) {
+        if !self.land_once || !self.asks_total() {
+            return;
+        }
+        for record in records {
+            if matches!(record, Record::Bad { .. }) {
+                continue;
+            }
+            if self.distinct.len() >= REMEMBERED {
+                self.distinct.clear();
+            }
+            self.repeats += u64::from(!self.distinct.insert(content_hash(record)));
+        }
+    }
+
+    /// Returns true if the configuration names a total.
+    const fn asks_total(&self) -> bool {
+        let common = &self.config.common;
+        common.total_path.is_some() || common.total_header.is_some()
+    }
+
     /// Compares the records of a complete page run with the API's total.
     ///
     /// # Errors
@@ -106,7 +130,7 @@ impl Paginator {
     /// wrong total under `strict_total`.
     pub(super) fn check_total(&mut self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         let config = &self.config;
-        let is_asked = config.common.total_path.is_some() || config.common.total_header.is_some();
+        let is_asked = self.asks_total();
         let received = run.records;
         if let Some(total) = total
             && total > received
@@ -127,7 +151,17 @@ impl Paginator {
                 ),
             );
         }
-        if total == Some(received) {
+        let repeats = self.repeats;
+        if total == Some(received) && repeats > 0 {
+            // A later reading of the rest cannot change it, so it is no error under `strict_total`.
+            self.warn_of_repeats(received);
+            self.warnings.lift("no_total");
+            return Ok(());
+        }
+        // Equal records land once, so the total may not count them either.
+        let is_reached = total
+            .is_some_and(|total| total == received || received.checked_sub(repeats) == Some(total));
+        if is_reached {
             self.warnings.lift(TOTAL_DIFFERS);
         }
         if total.is_some() {
@@ -138,10 +172,10 @@ impl Paginator {
         let came = format!("{} {have} come", counted(received, "record"));
         let are = if total == Some(1) { "is" } else { "are" };
         match total {
-            Some(total) if total != received && config.common.strict_total => Err(self.wrong(format!(
+            Some(total) if !is_reached && config.common.strict_total => Err(self.wrong(format!(
                 "{came}, and it says that there {are} {total}{zero}; run again, or remove `pagination.strict_total` if records come and go while they are read"
             ))),
-            Some(total) if total != received => {
+            Some(total) if !is_reached => {
                 self.warnings.raise(
                     TOTAL_DIFFERS,
                     "pagination.strict_total",
@@ -165,6 +199,20 @@ impl Paginator {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Warns that the total is reached only with records that have the content of earlier ones.
+    fn warn_of_repeats(&mut self, received: u64) {
+        let repeats = self.repeats;
+        let have = if repeats == 1 { "has" } else { "have" };
+        self.warnings.raise(
+            TOTAL_DIFFERS,
+            "pagination.strict_total",
+            format!(
+                "{} came, as many as the API's total, but {repeats} of them {have} the content of earlier ones, so as many others may be missing; if they are other records, set `batch.dedup_window = 0`, otherwise {REREAD}",
+                counted(received, "record")
+            ),
+        );
     }
 
     /// Advice about the number of the first page, if the records of one page are missing from the

@@ -29,10 +29,10 @@ impl Paginator {
     /// Returns the position after the unchanged page at `at`, if [`Paginator::is_known_unread`]
     /// held for it.
     pub(crate) fn next_unread(&mut self, at: At) -> Position {
-        // The number of records of an unread page is unknown.
+        // The number of records of an unread page is unknown, and so is the last one.
         (self.came, self.empty) = (None, 0);
         let At { page, mut run, .. } = at;
-        run.short = None;
+        (run.short, run.boundary) = (None, Vec::new());
         match self.config.way.kind() {
             PaginationKind::Page => Position::Page {
                 page: page + 1,

@@ -24,7 +24,9 @@ use super::{
     markup::{self, FoundElements},
     only_page::OnlyPage,
     page_fields::{boolean, pagination_key, token, total},
-    reported_errors::{ERRORS, error_alone, error_text, is_something, shows_no_error},
+    reported_errors::{
+        ERRORS, error_alone, error_beside, error_text, is_something, reports_error, shows_no_error,
+    },
     response::{Form, Response},
 };
 use crate::{error::Error, pagination::Paginator};
@@ -260,14 +262,13 @@ impl Layout {
             Some(list) => (list, false),
             None => (list(edges?)?, true),
         };
-        if self.error.is_none() && tape.below(list).next().is_none() {
+        let errors = match self.error {
+            None => error_beside(&self.records, value),
+            Some(_) => None,
+        };
+        if errors.is_some() && tape.below(list).next().is_none() {
             // It may be an error; the tree shows this.
-            let is_suspect = ERRORS
-                .iter()
-                .any(|key| value(key).as_ref().is_some_and(is_something));
-            if is_suspect {
-                return None;
-            }
+            return None;
         }
         let record = |(i, place): (usize, u32)| {
             let node = is_of_edges.then(|| tape.field(place, NODE)).flatten();
@@ -292,7 +293,7 @@ impl Layout {
             total,
             form: Form::of(ResponseFormat::Json),
             beside: self.only_page.as_ref().map(|_| beside_lists_of(tape)),
-            errors: None,
+            errors,
         })
     }
 
@@ -479,7 +480,7 @@ impl Layout {
         }
         let errors = ERRORS.iter().filter(|key| **key != self.records);
         let mut found = errors.filter_map(|key| Some(((*key).to_owned(), document.at(key)?)));
-        found.find(|(_, error)| is_something(error))
+        found.find(|(_, error)| reports_error(error))
     }
 
     fn no_list(&self, document: &Value, found: Option<&Value>) -> String {

@@ -20,11 +20,17 @@ impl Rest {
     pub(super) fn refusal(&self, at: &At, refused: Refused) -> Result<Refusal, Error> {
         let Refused { failure, tries } = refused;
         // Only a cursor of an earlier process may have expired. A fresh one is refused for another
-        // reason.
-        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
-            && at.page > 0
-            && self.pages.has_cursors()
-            && !at.run.restarted;
+        // reason. Of pages by number or offset, an archive has it where the page before was requested
+        // once more.
+        let may_be_gone = at.page > 0
+            && match self.pages.hashes_pages() {
+                true => self.answers.are_replayed(),
+                false => {
+                    (self.is_resumed || self.answers.are_replayed())
+                        && self.pages.has_cursors()
+                        && !at.run.restarted
+                }
+            };
         let status = failure.error.status();
         if failure.again == Again::End || status.is_some_and(|s| self.pages.is_end(at, s)) {
             return Ok(Refusal::End(failure.error));

@@ -2,6 +2,8 @@
 
 use feedline_readers::{record::Record, value::Value};
 
+use super::graphql::QueryErrors;
+
 /// Keys that APIs report errors with.
 pub(super) const ERRORS: [&str; 2] = ["error", "errors"];
 
@@ -19,6 +21,22 @@ pub(super) fn error_alone(records: &[Record]) -> Option<(String, String)> {
     is_error.then(|| (key.clone(), error_text(error)))
 }
 
+/// Error that a page reports beside the records at the path `records`, by the first key that APIs report
+/// errors with. `value` looks up a key of the page.
+pub(super) fn error_beside(
+    records: &str,
+    value: impl Fn(&str) -> Option<Value>,
+) -> Option<QueryErrors> {
+    let first = records.split('.').next()?;
+    let mut keys = ERRORS.iter().filter(|key| **key != first);
+    let error = keys.find_map(|key| value(key).filter(reports_error))?;
+    Some(QueryErrors {
+        text: error_text(&error),
+        is_transient: false,
+        has_data: true,
+    })
+}
+
 /// Returns true if a document without an error shows that it is none: by a field at `error_path`, even
 /// null or empty. An empty path is the document itself, so that no error is looked for.
 pub(super) fn shows_no_error(document: &Value, error_path: Option<&str>) -> bool {
@@ -33,6 +51,38 @@ pub(super) fn error_text(error: &Value) -> String {
     }
 }
 
+/// Texts that report no error, without case and the sign at their end.
+const NO_ERROR: [&str; 11] = [
+    "",
+    "none",
+    "null",
+    "nil",
+    "false",
+    "ok",
+    "success",
+    "successful",
+    "no error",
+    "no errors",
+    "n/a",
+];
+
+/// Returns true if a value at a key that APIs report errors with reports one: more than nulls, false,
+/// zeros, empty texts and words such as `none`, also in lists and objects.
+pub(super) fn reports_error(value: &Value) -> bool {
+    match value {
+        Value::Text(text) => {
+            let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+            let is_zero = !word.is_empty() && word.bytes().all(|byte| byte == b'0');
+            !is_zero && !NO_ERROR.contains(&word.as_str())
+        }
+        Value::Float(number) => number.abs() > 0.0,
+        Value::Written(number) => number.value().abs() > 0.0,
+        Value::List(items) => items.iter().any(reports_error),
+        Value::Object(entries) => entries.iter().any(|(_, value)| reports_error(value)),
+        other => is_something(other),
+    }
+}
+
 /// Returns true if a value reports something: not null, false, zero or empty.
 pub(super) fn is_something(value: &Value) -> bool {
     match value {
@@ -41,5 +91,48 @@ pub(super) fn is_something(value: &Value) -> bool {
         Value::List(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty(),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn reports(error: serde_json::Value) -> bool {
+        let text = json!({"items": [{"id": 1}], "error": error}).to_string();
+        let document = Value::parse(text.as_bytes()).unwrap();
+        error_beside("items", |key| document.at(key).cloned()).is_some()
+    }
+
+    #[test]
+    fn values_without_an_error_are_none_beside_records() {
+        for none in [
+            json!({"code": 0, "message": "ok"}),
+            json!("none"),
+            json!("No error."),
+            json!(" 0 "),
+            json!("00000"),
+            json!({"message": null, "code": null}),
+            json!({"occurred": false}),
+            json!({"email": []}),
+            json!([null]),
+            json!([{}, [0, ""]]),
+            json!(0.0),
+        ] {
+            assert!(!reports(none.clone()), "{none}");
+        }
+        for error in [
+            json!("one row is late"),
+            json!("error"),
+            json!({"code": 7, "message": "ok"}),
+            json!({"code": 0, "message": "quota used up"}),
+            json!({"occurred": true}),
+            json!({"email": ["is absent"]}),
+            json!([null, "late"]),
+        ] {
+            assert!(reports(error.clone()), "{error}");
+        }
     }
 }

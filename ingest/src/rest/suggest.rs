@@ -72,6 +72,8 @@ pub struct Suggestion {
 /// #     secrets: std::sync::Arc::new(NoSecrets),
 /// #     hosts: std::sync::Arc::default(),
 /// #     metrics: std::sync::Arc::default(),
+/// #     formatted_dates: std::sync::Arc::default(),
+/// #     is_trial: false,
 /// #     run_id: "run".to_owned(),
 /// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,

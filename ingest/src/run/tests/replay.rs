@@ -3,6 +3,7 @@
 use feedline_schemas::config::{Bounded, PaginationKind, Real};
 
 use super::{
+    resumed_pages::List,
     rounds::{Api, ingest_once, interrupted, news},
     *,
 };
@@ -141,6 +142,19 @@ async fn a_cursor_that_had_expired_expires_in_the_replay_too() {
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.duplicates), (20, 12));
     drop(api);
+    let to = elsewhere();
+    replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(snapshot(&to).await, snapshot(&root).await);
+}
+
+#[tokio::test]
+async fn a_list_that_had_moved_has_moved_in_the_replay_too() {
+    let (list, root) = (List::start().await, Store::memory());
+    let mut config = list.config(PaginationKind::Page);
+    config.archive_raw = true;
+    let report = list.run_moving(&root, &config).await;
+    assert_eq!(report.warnings[0].code, "list_moved");
+    drop(list);
     let to = elsewhere();
     replay_once(&root, &to, &config).await.unwrap();
     assert_eq!(snapshot(&to).await, snapshot(&root).await);
