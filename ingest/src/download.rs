@@ -170,6 +170,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn new_content_of_equal_length_lands() {
+        let bodies = ["d;v\n1;2\n", "d;v\n1;2\n", "d;v\n1;3\n"];
+        let server = Scripted::start(bodies.map(csv)).await;
+        let text = format!("type = \"files\"\nurl = \"{}table?day=1\"\n", server.url);
+        let root = Store::memory();
+        for new_rows in [1, 0, 1] {
+            let report = bring(&text, &root).await.unwrap();
+            let source = &report.sources[0];
+            assert_eq!((source.rows, source.new_rows), (1, Some(new_rows)));
+        }
+    }
+
+    #[tokio::test]
     async fn a_download_that_broke_off_is_counted_as_a_retry() {
         let broken = raw(
             "200 OK\r\nContent-Type: text/csv\r\nContent-Length: 8",

@@ -33,6 +33,28 @@ pub(crate) const UNREAD_ENTRIES: &str = "unread_entries";
 /// A file, with its layout where its name reveals the format.
 type ListedFile = (Listed, Option<Layout>);
 
+/// Reason why there is no list of files.
+enum NotListed {
+    /// No file is at `url`.
+    NoFile(String),
+    Failed(Error),
+}
+
+impl From<Error> for NotListed {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<NotListed> for Error {
+    fn from(reason: NotListed) -> Self {
+        match reason {
+            NotListed::NoFile(reason) => Self::config("url", reason),
+            NotListed::Failed(error) => error,
+        }
+    }
+}
+
 /// The labels of a file of images.
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
@@ -74,7 +96,7 @@ impl FileList {
     /// Lists the files. If files of this URL were read before and no longer exist, there is nothing
     /// to do, and a warning says so. `has_more` is true if more files were read than `at` lists.
     pub(crate) async fn look(&self, at: &Position, has_more: bool) -> Result<Vec<Found>, Error> {
-        match self.labelled().await {
+        match self.labelled().await.map_err(Error::from) {
             Err(Error::Config { key, reason }) if key == "url" && self.has_read(at, has_more) => {
                 let message = format!(
                     "no file is found, and those that were read are gone: {reason}; their rows stay in the landing zone"
@@ -84,6 +106,15 @@ impl FileList {
                 Ok(Vec::new())
             }
             found => found,
+        }
+    }
+
+    /// Lists the files that are at `url` now; none if no file is. Unlike [`Self::look`], it fails where
+    /// files may exist and cannot be listed.
+    pub(crate) async fn list_existing(&self) -> Result<Vec<Found>, Error> {
+        match self.labelled().await {
+            Err(NotListed::NoFile(_)) => Ok(Vec::new()),
+            found => Ok(found?),
         }
     }
 
@@ -121,13 +152,13 @@ impl FileList {
     }
 
     /// Returns the image file with its label file.
-    async fn labelled(&self) -> Result<Vec<Found>, Error> {
+    async fn labelled(&self) -> Result<Vec<Found>, NotListed> {
         let mut found = self.list().await?;
         let is_any_archive = || found.iter().any(|file| file_format::is_archive(&file.path));
         if self.config.archive.member.is_some() && !is_any_archive() {
             let reason =
                 "`url` names no archive (.zip, .tar, .tar.gz, .tgz or .tar.zst); remove this key";
-            return Err(Error::config("archive.member", reason));
+            return Err(Error::config("archive.member", reason).into());
         }
         let Some(url) = &self.config.idx.labels else {
             return Ok(found);
@@ -137,7 +168,7 @@ impl FileList {
                 "it names the labels of one file, but `url` matches {} files; use one source for each",
                 found.len()
             );
-            return Err(Error::config("idx.labels", reason));
+            return Err(Error::config("idx.labels", reason).into());
         };
         let name = url.rfind('/').map_or(0, |slash| slash + 1);
         let store = self.store_of("idx.labels", &url[..name])?;
@@ -168,11 +199,11 @@ impl FileList {
         Ok(found)
     }
 
-    async fn list(&self) -> Result<Vec<Found>, Error> {
+    async fn list(&self) -> Result<Vec<Found>, NotListed> {
         let url = self.config.url.as_str();
         let (scheme, place) = url.split_once("://").unwrap_or(("", url));
         if let Some(download) = &self.download {
-            return self.downloaded(download).await;
+            return Ok(self.downloaded(download).await?);
         }
         if let Some((folder, pattern)) = self.pattern() {
             return self.matching(folder, pattern).await;
@@ -233,7 +264,7 @@ impl FileList {
     }
 
     /// Returns the file at the configured URL, or those of the folder. Its name begins at `name`.
-    async fn single(&self, name: usize) -> Result<Vec<Found>, Error> {
+    async fn single(&self, name: usize) -> Result<Vec<Found>, NotListed> {
         let url = self.config.url.as_str();
         let store = self.store(&url[..name])?;
         let path = &url[name..];
@@ -246,21 +277,18 @@ impl FileList {
                 let layout = self.layout(path, url)?.ok_or_else(|| unknown(url))?;
                 Ok(vec![found_one(&store, listed, url, layout)])
             }
-            Err(e) if !e.is_not_found() => Err(e.into()),
+            Err(e) if !e.is_not_found() => Err(Error::from(e).into()),
             Ok(_) => self.folder(&format!("{url}/")).await,
             Err(_) if store.local_path().is_none() => self.folder(&format!("{url}/")).await,
-            Err(_) => Err(Error::config(
-                "url",
-                format!(
-                    "file or folder `{url}` does not exist (looked for `{}`); check the path, a relative one begins at the current folder",
-                    store.url_of(path)
-                ),
-            )),
+            Err(_) => Err(NotListed::NoFile(format!(
+                "file or folder `{url}` does not exist (looked for `{}`); check the path, a relative one begins at the current folder",
+                store.url_of(path)
+            ))),
         }
     }
 
     /// Lists all files below `folder` whose names have a known extension.
-    async fn folder(&self, folder: &str) -> Result<Vec<Found>, Error> {
+    async fn folder(&self, folder: &str) -> Result<Vec<Found>, NotListed> {
         let (below, unread) = self.below(folder, "**").await?;
         let (known, others): (Vec<_>, Vec<_>) = below.into_iter().partition(|(listed, layout)| {
             layout.is_some() && file_format::is_meant(&listed.path, &self.config)
@@ -285,11 +313,11 @@ impl FileList {
             .for_each(|path| left_out.add(path));
         let advice = "set `url` to a pattern, such as `folder/**/*.dat`, to read them";
         left_out.push(&self.notices, folder, "url", advice);
-        self.found(folder, known)
+        Ok(self.found(folder, known)?)
     }
 
     /// All files below `folder` that match `pattern`.
-    async fn matching(&self, folder: &str, pattern: &str) -> Result<Vec<Found>, Error> {
+    async fn matching(&self, folder: &str, pattern: &str) -> Result<Vec<Found>, NotListed> {
         let (listed, unread) = self.below(folder, pattern).await?;
         if listed.is_empty() {
             let reason = format!(
@@ -298,7 +326,7 @@ impl FileList {
             );
             return Err(no_file(reason, folder, &unread));
         }
-        self.found(folder, listed)
+        Ok(self.found(folder, listed)?)
     }
 
     /// Files below `folder` that match `pattern`, and entries that are not read, with a warning.
@@ -394,10 +422,10 @@ fn check_is_file(store: &Store, path: &str, key: &str, url: &str) -> Result<(), 
 
 /// The error of a folder without files for the source. `reason` says so, `unread` are its entries
 /// that cannot be read.
-fn no_file(reason: String, folder: &str, unread: &UnreadEntries) -> Error {
+fn no_file(reason: String, folder: &str, unread: &UnreadEntries) -> NotListed {
     match unread.message(folder) {
-        Some(message) => Error::config("url", format!("{reason}; {message}")),
-        None => Error::config("url", reason),
+        Some(message) => Error::config("url", format!("{reason}; {message}")).into(),
+        None => NotListed::NoFile(reason),
     }
 }
 

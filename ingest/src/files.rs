@@ -5,6 +5,7 @@
 //! was read to its end is listed with its size, hash and store metadata. It is not re-read while
 //! these stay the same. [`crate::file_change`] decides about a file that has changed since.
 
+mod known_columns;
 mod open_file;
 mod page_builder;
 pub(crate) mod source_type;
@@ -31,7 +32,8 @@ use feedline_storage::{Store, StoreOptions, clock::Clock};
 use url::Url;
 
 use self::{
-    open_file::{OpenFile, Opened},
+    known_columns::KnownColumns,
+    open_file::{EMPTY_FILE, OpenFile, Opened},
     page_builder::Gathered,
     unread_files::{Unread, Young},
 };
@@ -90,6 +92,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         open: None,
         seen: HashSet::new(),
         marks: Marks::default(),
+        columns: KnownColumns::default(),
     }))
 }
 
@@ -124,6 +127,8 @@ struct Files {
     seen: HashSet<String>,
     /// Read files that positions do not list.
     marks: Marks,
+    /// Columns that the headers of CSV are compared with.
+    columns: KnownColumns,
 }
 
 impl Files {
@@ -160,7 +165,16 @@ impl Files {
                     };
                     let policy = Policy::of(config);
                     match OpenFile::open(now, known, policy, unread.young.now).await? {
-                        Opened::Open(open) => *open,
+                        Opened::Open(open) => {
+                            let notices = &self.list.notices;
+                            self.columns.check_file(&open, &config.contract, notices)?;
+                            *open
+                        }
+                        Opened::Emptied => {
+                            unread.keep_mark(&now.url);
+                            file = unread.next();
+                            continue;
+                        }
                         Opened::Same(mark) => {
                             unread.refresh(mark);
                             file = unread.next();
@@ -186,8 +200,7 @@ impl Files {
             let is_over = gathered.is_full() || config.format != FileFormat::Image;
             if is_over && file.is_some() {
                 // The next page begins with this file.
-                let (passed, done) = (unread.passed - 1, unread.done);
-                let current = None;
+                let (passed, done, current) = (unread.passed - 1, unread.done, None);
                 let next = Position::File { done, current };
                 self.passed = Some((next.clone(), passed));
                 return Ok(gathered.page(next));
@@ -219,6 +232,7 @@ impl Source for Files {
     async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
         if let Some(last) = &resumed.last {
             self.marks = Marks::restore(landing, &last.state).await?;
+            self.columns = KnownColumns::landed(resumed);
         }
         Ok(())
     }
@@ -232,12 +246,15 @@ impl Source for Files {
     }
 
     async fn survey(&mut self, survey: Survey) -> Result<Option<Survey>, Error> {
-        match &self.found {
-            Some(found) => sample::survey(survey, &self.list.config, found)
-                .await
-                .map(Some),
-            None => Ok(None),
-        }
+        let Some(found) = &self.found else {
+            return Ok(None);
+        };
+        let config = &self.list.config;
+        let (survey, headers) = sample::survey(survey, config, found).await?;
+        let notices = &self.list.notices;
+        self.columns
+            .note_sample(&headers, &config.contract, notices);
+        Ok(Some(survey))
     }
 
     fn requests(&self) -> Requests {
@@ -254,10 +271,11 @@ impl Source for Files {
         self.list.notices.all()
     }
 
-    /// Files that are gone or cannot be read: no batch may be committed then.
+    /// Files that are gone, empty or cannot be read: no batch may be committed then.
     fn run_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.list.notices.all();
-        warnings.retain(|warning| matches!(warning.code.as_str(), FILES_GONE | UNREAD_ENTRIES));
+        let is_of_run = |code: &str| matches!(code, FILES_GONE | UNREAD_ENTRIES | EMPTY_FILE);
+        warnings.retain(|warning| is_of_run(&warning.code));
         warnings
     }
 }

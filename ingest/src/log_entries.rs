@@ -15,7 +15,7 @@ use feedline_storage::{
 };
 use tracing::warn;
 
-pub(crate) use self::resumed::{FilesBefore, Resumed};
+pub(crate) use self::resumed::{ComparedColumns, FilesBefore, Resumed};
 use crate::{error::Error, watermark::highs};
 
 /// Entries that are kept in memory completely.
@@ -275,7 +275,16 @@ impl LogEntries {
                 .collect(),
             frontier: lists(|snapshot| &snapshot.frontier, |entry| &entry.frontier),
             validators: lists(|snapshot| &snapshot.validators, |entry| &entry.validators),
+            compared: self.compared_columns(),
         })
+    }
+
+    /// Columns that the headers of CSV files are compared with.
+    fn compared_columns(&self) -> ComparedColumns {
+        let covered = self.snapshot.as_ref().filter(|_| self.base().get() > 0);
+        let change = covered.and_then(|snapshot| snapshot.sums().change);
+        let older = change.map(|change| change.changes).unwrap_or_default();
+        ComparedColumns::after(&self.all, &older)
     }
 
     /// Highest cursors of the log in their order: all newer ones, and some of the older ones.

@@ -144,6 +144,8 @@ pub struct ColumnPreview {
 /// #     secrets: std::sync::Arc::new(NoSecrets),
 /// #     hosts: std::sync::Arc::default(),
 /// #     metrics: std::sync::Arc::default(),
+/// #     formatted_dates: std::sync::Arc::default(),
+/// #     is_trial: false,
 /// #     run_id: "run".to_owned(),
 /// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,
@@ -203,6 +205,9 @@ async fn look(
     let config = &with_few_tries(config);
     let (landed, unread) = read_landed(config, context).await?;
     let mut source = open(config, context).await?;
+    if let (ReadUnit::File, Some(landed)) = (unit_of(config), &landed) {
+        landed.restore_columns(source.as_mut(), config).await?;
+    }
     let mut page = source.next_page(&Position::Start).await?;
     let mut is_first_all = matches!(page.next, Position::Done { .. });
     let sample = match is_first_all || config.infer.rows.get() == 0 {

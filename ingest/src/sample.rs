@@ -21,6 +21,7 @@ use feedline_schemas::{
 
 use crate::{
     blocking::blocking,
+    csv_header::header_of,
     error::Error,
     file_list::Found,
     infer::Survey,
@@ -43,7 +44,11 @@ struct Left {
     bytes: u64,
 }
 
-/// Adds a sample of the records of `found` to `survey`. Leaves unreadable ones to the actual read, which reports them.
+/// URL of a file, and the names in its header.
+pub(crate) type FileHeader = (String, Vec<String>);
+
+/// Adds a sample of the records of `found` to `survey`, and returns the headers of its CSV files. Leaves
+/// unreadable files to the actual read, which reports them.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -51,7 +56,8 @@ pub(crate) async fn survey(
     mut survey: Survey,
     config: &SourceConfig,
     found: &[Found],
-) -> Result<Survey, Error> {
+) -> Result<(Survey, Vec<FileHeader>), Error> {
+    let mut headers = Vec::new();
     let mut left = Left {
         rows: config.infer.rows.get(),
         bytes: BYTES,
@@ -80,14 +86,18 @@ pub(crate) async fn survey(
         let (source, url) = (config.url.clone(), file.url.clone());
         let begin = survey.seen();
         let used;
-        (survey, used) = blocking(move || Ok(look(survey, &bytes, &layout, share))).await?;
+        let header;
+        (survey, used, header) = blocking(move || Ok(look(survey, &bytes, &layout, share))).await?;
+        if !header.is_empty() {
+            headers.push((file.url.clone(), header));
+        }
         let records = survey.seen() - begin;
         let part = FilePart { url, records };
         survey.places_mut().push_file(&source, &part);
         left.rows -= used.rows.min(left.rows);
         left.bytes -= used.bytes.min(left.bytes);
     }
-    Ok(survey)
+    Ok((survey, headers))
 }
 
 /// Returns true if such records have columns whose types are not known in advance.
@@ -99,8 +109,13 @@ fn is_table(layout: &Layout) -> bool {
     is_one && layout.format != FileFormat::Image
 }
 
-/// Samples records of one file, and returns how much it took.
-fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (Survey, Left) {
+/// Samples records of one file, and returns how much it took, and the header of a CSV file with records.
+fn look(
+    mut survey: Survey,
+    file: &FileBytes,
+    layout: &Layout,
+    share: Left,
+) -> (Survey, Left, Vec<String>) {
     let mut used = Left { rows: 0, bytes: 0 };
     let mut is_from_begin = true;
     let opened = match parts(file, layout, share) {
@@ -119,7 +134,7 @@ fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (
     };
     let Ok(mut records) = opened else {
         survey.leave_out();
-        return (survey, used);
+        return (survey, used, Vec::new());
     };
     let begin = survey.seen();
     let mut first = None;
@@ -153,7 +168,11 @@ fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (
         let first = first.unwrap_or_else(|| RecordPlace::record(1));
         survey.places_mut().push_part(begin, used.rows, first);
     }
-    (survey, used)
+    let header = match used.rows {
+        0 => Vec::new(),
+        _ => header_of(records.as_mut(), layout).unwrap_or_default(),
+    };
+    (survey, used, header)
 }
 
 /// Complete lines from all over a line-based file that is longer than `share`, with its first line

@@ -28,11 +28,17 @@ pub(super) async fn reread_source(options: RereadSource, tools: &Tools) -> anyho
         from,
         to,
         files,
+        missing_too,
         dry_run,
         rejects,
     } = options;
     let work = PipelineWork::load(&pipeline, tools)?;
-    let what = feedline_ingest::Reread { from, to, files };
+    let what = feedline_ingest::Reread {
+        from,
+        to,
+        files,
+        missing_files: missing_too,
+    };
     let name = work.source(&source)?;
     let (config, context) = (&work.loaded.config, work.ingesting());
     let reread = feedline_ingest::reread(config, &name, &what, &context, dry_run).await;

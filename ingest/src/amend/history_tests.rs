@@ -554,6 +554,24 @@ async fn a_batch_that_a_reset_saved_elsewhere_is_not_deleted_and_its_folder_is_n
 }
 
 #[tokio::test]
+async fn a_batch_that_a_reread_saved_elsewhere_is_not_deleted_and_its_folder_is_named() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    let what = Reread {
+        files: Some("a.csv".into()),
+        ..Reread::default()
+    };
+    let planned = reread(&config, &name(), &what, &context(&root), false).await;
+    planned.unwrap();
+    let refused = delete(&config, &name(), &[1], &context(&root), false).await;
+    let error = refused.unwrap_err().to_string();
+    let kept = "has withdrawn batch 1 for a reread, and a folder `landing/s.<number>`";
+    assert!(error.contains(kept), "{error}");
+}
+
+#[tokio::test]
 async fn a_run_merges_small_files_if_they_are_many_and_that_is_configured() {
     let folder = three_files();
     let plain = pipeline(&folder, "");

@@ -22,6 +22,7 @@ use super::{
     Amending, count,
     delete::withdrawn,
     keep::KeptFolder,
+    missing_files::{check_ranges, list_files},
     withdrawn_files::{files, sweep},
 };
 use crate::{
@@ -45,6 +46,8 @@ pub struct Reread {
     pub to: Option<String>,
     /// `files`: pattern of the files, matched against their addresses or the ends of them.
     pub files: Option<String>,
+    /// `files`: true if files to be re-read may be missing, which drops their rows.
+    pub missing_files: bool,
 }
 
 /// Makes the next run re-read a range of a source with slices, a part of an incremental source, or
@@ -56,7 +59,8 @@ pub struct Reread {
 /// incremental source lands the changed records in addition to the landed ones.
 ///
 /// # Errors
-/// [`Error::Config`] for a range that the source does not have, or a source that has none;
+/// [`Error::Config`] for a range that the source does not have, a source that has none, or a missing
+/// file that `what` does not allow;
 /// [`Error::Log`] for a damaged log, [`Error::Fenced`] if a run committed meanwhile,
 /// [`Error::Storage`].
 pub async fn reread(
@@ -67,18 +71,24 @@ pub async fn reread(
     dry_run: bool,
 ) -> Result<AmendReport, Error> {
     let mut amending = Amending::open(config, source, context).await?;
+    let existing = match what.files.is_some() {
+        true => list_files(amending.config, context).await,
+        false => Ok(None),
+    };
+    let existing = existing.map_err(|e| amending.under(e))?;
     if !dry_run {
+        if existing.is_some() {
+            // Missing files are refused before the first entry.
+            let mut unused = amending.report("reread", true);
+            plan_existing(&amending, what, existing.as_ref(), &mut unused).await?;
+        }
         // Changed settings apply to the re-read data.
         adopt(amending.config, &mut amending.log)
             .await
             .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
     }
     let mut report = amending.report("reread", dry_run);
-    let position = match amending.log.last() {
-        Some(last) => expand(amending.log.landing(), &last.state).await?,
-        None => Position::Start,
-    };
-    let planned = plan(&amending, &position, what, &mut report).map_err(|e| amending.under(e))?;
+    let planned = plan_existing(&amending, what, existing.as_ref(), &mut report).await?;
     let log = &mut amending.log;
     let (Some(last), Some(RereadPlan { position, batches })) = (log.last().cloned(), planned)
     else {
@@ -118,6 +128,25 @@ pub async fn reread(
     }
     amending.finish(&mut report, &state);
     Ok(report)
+}
+
+/// The plan, with the files that are not `existing` in the notes of `report`.
+async fn plan_existing(
+    amending: &Amending<'_>,
+    what: &Reread,
+    existing: Option<&BTreeSet<String>>,
+    report: &mut AmendReport,
+) -> Result<Option<RereadPlan>, Error> {
+    let position = match amending.log.last() {
+        Some(last) => expand(amending.log.landing(), &last.state).await?,
+        None => Position::Start,
+    };
+    let planned = plan(amending, &position, what, report).map_err(|e| amending.under(e))?;
+    if let Some(existing) = existing.filter(|_| planned.is_some()) {
+        let checked = check_ranges(existing, what.missing_files, report);
+        checked.map_err(|e| amending.under(e))?;
+    }
+    Ok(planned)
 }
 
 /// Withdraws batches; returns the paths of their files.

@@ -8,7 +8,7 @@ use feedline_schemas::{
     record::RecordSchema,
 };
 
-use super::{Amending, count, keep::KeptFolder, pages_to_read, withdrawn_files};
+use super::{Amending, count, keep::KeptFolder, missing_files::describe_reset, withdrawn_files};
 use crate::{commit_log::Commit, context::Context, error::Error, setting_changes::recorded};
 
 /// Resets a source: landed data moves to `landing/<source>.<n>` with its log. The next run re-reads
@@ -65,8 +65,8 @@ pub async fn reset(
         }
     }
     report.rows = last.state.totals.rows;
-    let pages = pages_to_read(last.state.totals.pages);
-    report.notes.push(format!("{pages} again"));
+    let note = describe_reset(amending.config, context, log.landing(), &last.state).await;
+    report.notes.push(note);
     let folder = KeptFolder::next(log, context).await?;
     report.kept = Some(folder.url());
     if dry_run {

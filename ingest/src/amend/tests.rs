@@ -189,6 +189,29 @@ async fn another_delimiter_holds_for_files_that_are_not_read_and_reread_takes_th
     assert_eq!(column(&root, "x").await, ["1", "3", "5", "7"]);
 }
 
+#[tokio::test]
+async fn a_file_is_read_again_with_a_delimiter_that_no_run_has_used_before() {
+    let folder = folder(&[("x.csv", "a;b\n1;2\n"), ("y.csv", "a;b\n3;4\n")]);
+    let root = Store::memory();
+    let source = |delimiter: &str| {
+        let more = format!("csv = {{ delimiter = \"{delimiter}\" }}\n");
+        csv(&folder, &more).replace("rows = 2", "rows = 1")
+    };
+    bring(&source("|"), &root).await.unwrap();
+    let fixed = source(";");
+    let what = Reread {
+        files: Some("x.csv".into()),
+        ..Reread::default()
+    };
+    let done = reread(&pipeline(&fixed), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(done.rows, 1, "{done:?}");
+    let report = bring(&fixed, &root).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (2, "complete"));
+    assert_eq!(column(&root, "a").await, ["1"]);
+}
+
 /// Forty records in pages of `size`, by number of the page; `broken` pages fail.
 fn pages(broken: Arc<Mutex<Option<i64>>>) -> impl Fn(usize, &str) -> Step + Send + 'static {
     move |_, head| {
@@ -615,7 +638,7 @@ async fn a_range_of_slices_that_is_read_again_supersedes_what_landed_of_it() {
     let what = Reread {
         from: Some("20".into()),
         to: Some("40".into()),
-        files: None,
+        ..Reread::default()
     };
     let plain = source("");
     let config = pipeline(&plain);
@@ -658,7 +681,7 @@ async fn a_range_of_slices_that_is_read_again_supersedes_what_landed_of_it() {
     let later = Reread {
         from: Some("200".into()),
         to: Some("300".into()),
-        files: None,
+        ..Reread::default()
     };
     let none = reread(&config, &name(), &later, &context(&root), false)
         .await
@@ -849,4 +872,92 @@ async fn another_page_size_behind_a_short_first_page_is_not_the_end() {
     *broken.lock().unwrap() = false;
     let report = bring(&source(5), &root).await.unwrap();
     assert_eq!((report.rows, report.status.as_str()), (20, "complete"));
+}
+
+#[tokio::test]
+async fn missing_files_are_named_before_their_rows_are_dropped() {
+    let folder = folder(&[
+        ("a.csv", "n\n1\n"),
+        ("b.csv", "n\n2\n"),
+        ("c.csv", "n\n3\n"),
+    ]);
+    let root = Store::memory();
+    let source = csv(&folder, "");
+    bring(&source, &root).await.unwrap();
+    let config = pipeline(&source);
+    let path = |name: &str| format!("{}/{name}", folder.path().display());
+    let remove = |name: &str| fs::remove_file(path(name)).unwrap();
+    remove("a.csv");
+    let mut what = Reread {
+        files: Some("b.csv".into()),
+        ..Reread::default()
+    };
+    // A refusal does not log the changed settings.
+    let changed = pipeline(&csv(&folder, "csv = { null_values = [\"-\"] }\n"));
+    let count = async || {
+        let landed = crate::landed(&root, &name()).await.unwrap().unwrap();
+        landed.entries.len()
+    };
+    let before = count().await;
+    for dry_run in [true, false] {
+        let refused = reread(&changed, &name(), &what, &context(&root), dry_run).await;
+        assert_eq!(count().await, before);
+        let error = refused.unwrap_err().to_string();
+        let (a, start) = (
+            path("a.csv"),
+            "`source.0.url`: 1 of 2 files to be read again are not at `url`: ",
+        );
+        assert!(error.starts_with(start), "{error}");
+        assert!(
+            error.contains(&a) && error.contains("`--missing-too`"),
+            "{error}"
+        );
+        assert_eq!(column(&root, "n").await, ["1", "2", "3"]);
+    }
+    what.missing_files = true;
+    let done = reread(&config, &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.rows, &done.ranges), (2, &vec![path("b.csv")]));
+    let is_named = |note: &String| note.contains(&path("a.csv"));
+    assert!(done.notes.iter().any(is_named), "{done:?}");
+    bring(&source, &root).await.unwrap();
+    assert_eq!(column(&root, "n").await, ["2", "3"]);
+
+    let dry = async || {
+        reset(&config, &name(), &context(&root), true)
+            .await
+            .unwrap()
+    };
+    let whole = dry().await;
+    assert!(whole.notes[0].ends_with("read again"), "{whole:?}");
+    remove("c.csv");
+    let part = dry().await;
+    let start = "the next run reads 1 file; 1 of 2 files that were read are not at `url`";
+    assert!(part.notes[0].starts_with(start), "{part:?}");
+    assert!(part.notes[0].contains(&path("c.csv")), "{part:?}");
+    remove("b.csv");
+    let none = dry().await;
+    let start = "the next run reads 0 files; 2 of 2 files that were read are not at `url`";
+    assert!(none.notes[0].starts_with(start), "{none:?}");
+}
+
+#[tokio::test]
+async fn files_that_may_exist_and_cannot_be_listed_are_not_missing() {
+    let folder = folder(&[("a.csv", "n\n1\n")]);
+    let root = Store::memory();
+    let source = csv(&folder, "");
+    bring(&source, &root).await.unwrap();
+    let path = folder.path().join("a.csv");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/gone/a.csv", &path).unwrap();
+    let what = Reread {
+        files: Some("a.csv".into()),
+        missing_files: true,
+        ..Reread::default()
+    };
+    let refused = reread(&pipeline(&source), &name(), &what, &context(&root), false).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("(a link to nothing)"), "{error}");
+    assert_eq!(column(&root, "n").await, ["1"]);
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use feedline_readers::{
     file_bytes::{Begin, FileBytes},
-    file_format::Kind,
+    file_format::{Kind, Packing},
+    notices::Notices,
     record::Record,
     rows::{self, Rows},
 };
@@ -16,6 +17,7 @@ use feedline_schemas::{
 use super::page_builder::Gathered;
 use crate::{
     blocking::blocking,
+    csv_header::{has_header, header_of},
     error::Error,
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_list::Found,
@@ -26,10 +28,18 @@ use crate::{
 /// A file written less long ago may still be being written: its last line may be cut.
 const FRESH: Duration = Duration::from_secs(5);
 
+/// Code of the warning about a file without rows.
+pub(super) const EMPTY_FILE: &str = "empty_file";
+
+/// Reason for refusing an empty file that has been read in part.
+const EMPTIED: &str = "some of its records have landed, and now it has no rows and no header; restore it, or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything";
+
 /// A file, once it is opened.
 pub(super) enum Opened {
     /// It has not changed since it was read.
     Same(FileMark),
+    /// It has rows that landed, and has lost its rows and its header since: the landed rows stay.
+    Emptied,
     Open(Box<OpenFile>),
 }
 
@@ -52,6 +62,8 @@ pub(super) struct OpenFile {
     has_end_place: bool,
     /// True if the records to be handed out supersede the landed ones of this file.
     supersedes: bool,
+    /// CSV that is read from its beginning: the names in its header. Otherwise none.
+    header: Vec<String>,
 }
 
 impl OpenFile {
@@ -66,14 +78,7 @@ impl OpenFile {
         let mut mark = bytes.mark.clone();
         mark.modified_unix_ms = file.modified.map(unix_ms);
         mark.etag.clone_from(&file.etag);
-        let mut labels = None;
-        if let Some(found) = &file.labels {
-            let file = FileBytes::open(&found.store, &found.path, &found.url, None).await?;
-            mark.bytes += file.mark.bytes;
-            let both = [mark.hash, file.mark.hash].map(|hash| hash.get().to_be_bytes());
-            mark.hash = Hash128::of(both.as_flattened());
-            labels = Some((file, found.packing));
-        }
+        let labels = open_labels(file, &mut mark).await?;
         let layout = file.layout.clone();
         let is_fresh = file
             .modified
@@ -83,6 +88,7 @@ impl OpenFile {
                 url: mark.url.clone(),
                 reason,
             };
+            let is_read = known.as_ref().is_some_and(|known| known.is_read);
             let (begin, skip, supersedes) = match known {
                 None => (Begin::default(), 0, false),
                 Some(known) => {
@@ -96,28 +102,33 @@ impl OpenFile {
                 }
             };
             let begin = match begin.lines.count() {
-                0 => bytes.begin(begin.byte).map_err(|e| unreadable(e.to_string()))?,
+                0 => bytes
+                    .begin(begin.byte)
+                    .map_err(|e| unreadable(e.to_string()))?,
                 _ => begin,
             };
-            let mut rows =
-                rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
+            let mut rows = rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip)
+                .map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
             let ahead_place = RecordPlace::parse(&rows.place());
             let notices = &layout.notices;
-            if ahead.is_none() && skip == 0 && begin == Begin::default() {
-                let how = match mark.bytes {
-                    0 => "is empty (0 bytes)".to_owned(),
-                    bytes => format!("has no rows in its {bytes} bytes"),
-                };
-                notices.push("empty_file", "", format!("`{}` {how}", mark.url));
+            let is_beginning = skip == 0 && begin == Begin::default();
+            let header = match is_beginning {
+                true => header_of(rows.as_mut(), &layout).map_err(unreadable)?,
+                false => Vec::new(),
+            };
+            if ahead.is_none() && is_beginning {
+                let is_emptied = supersedes && header.is_empty() && has_header(&layout);
+                note_empty(&mark, notices, is_emptied);
+                match is_emptied {
+                    true if is_read => return Ok(Opened::Emptied),
+                    true => return Err(unreadable(EMPTIED.to_owned())),
+                    false => {}
+                }
             }
             let unended = || ends_in_a_line(&bytes, &layout);
             if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
-                let message = format!(
-                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads the appended part, and such a row again",
-                    mark.url
-                );
-                notices.push("unfinished_file", "files.settle_s", message);
+                note_unfinished(&mark, notices);
             }
             let has_parts = matches!(layout.kind, Kind::Parquet | Kind::Zip);
             Ok(Opened::Open(Box::new(Self {
@@ -130,6 +141,7 @@ impl OpenFile {
                 ahead_place,
                 has_end_place: has_end_place(layout.kind),
                 supersedes,
+                header,
             })))
         })
         .await
@@ -142,6 +154,16 @@ impl OpenFile {
 
     pub(super) fn mark(&self) -> &FileMark {
         &self.mark
+    }
+
+    /// Returns true if it has records to land, or supersedes landed ones.
+    pub(super) fn changes_rows(&self) -> bool {
+        self.ahead.is_some() || self.supersedes
+    }
+
+    /// Names in the header of CSV that is read from its beginning.
+    pub(super) fn header(&self) -> &[String] {
+        &self.header
     }
 
     /// Progress of the reading.
@@ -207,6 +229,43 @@ impl OpenFile {
         let first = self.ahead_place.filter(|first| first.leads_to(now, steps));
         first.or_else(|| is_from_begin.then(|| RecordPlace::record(before + 1)))
     }
+}
+
+/// Opens the labels of a file of images, and adds them to its mark.
+async fn open_labels(
+    file: &Found,
+    mark: &mut FileMark,
+) -> Result<Option<(FileBytes, Packing)>, Error> {
+    let Some(found) = &file.labels else {
+        return Ok(None);
+    };
+    let labels = FileBytes::open(&found.store, &found.path, &found.url, None).await?;
+    mark.bytes += labels.mark.bytes;
+    let both = [mark.hash, labels.mark.hash].map(|hash| hash.get().to_be_bytes());
+    mark.hash = Hash128::of(both.as_flattened());
+    Ok(Some((labels, found.packing)))
+}
+
+fn note_empty(mark: &FileMark, notices: &Notices, is_emptied: bool) {
+    let how = match mark.bytes {
+        0 => "is empty (0 bytes)".to_owned(),
+        bytes => format!("has no rows in its {bytes} bytes"),
+    };
+    let rows = match is_emptied {
+        true => {
+            " and no header, so the rows that landed from it stay; write it with its header alone to drop them"
+        }
+        false => "",
+    };
+    notices.push(EMPTY_FILE, "", format!("`{}` {how}{rows}", mark.url));
+}
+
+fn note_unfinished(mark: &FileMark, notices: &Notices) {
+    let message = format!(
+        "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads the appended part, and such a row again",
+        mark.url
+    );
+    notices.push("unfinished_file", "files.settle_s", message);
 }
 
 /// Milliseconds of a duration since the Unix epoch.

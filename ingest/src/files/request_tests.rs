@@ -219,3 +219,30 @@ async fn credentials_for_files_of_a_store_are_refused() {
         "{error}"
     );
 }
+
+async fn current(State(body): State<Arc<Mutex<String>>>) -> String {
+    let body = body.lock().unwrap();
+    body.clone()
+}
+
+#[tokio::test]
+async fn new_content_of_equal_length_lands_from_a_server_that_reports_no_version() {
+    let server: Served<Mutex<String>> = Served::start(Router::new().fallback(current)).await;
+    let source = source(&format!("{}/rates.csv", server.url), "");
+    let text = format!("[pipeline]\nname = \"p\"\n{source}");
+    let config = load("p.toml", &text, &[]).unwrap().config;
+    let context = Context {
+        root: Store::memory(),
+        ..context()
+    };
+    for (body, new_rows) in [("a,b\n1,2\n", 1), ("a,b\n1,2\n", 0), ("a,b\n1,3\n", 1)] {
+        *server.seen.lock().unwrap() = body.to_owned();
+        let report = ingest(&config, None, &context).await.unwrap();
+        let source = &report.sources[0];
+        assert_eq!(
+            (source.rows, source.new_rows),
+            (1, Some(new_rows)),
+            "{body}"
+        );
+    }
+}

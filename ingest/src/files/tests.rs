@@ -66,6 +66,7 @@ fn files(config: &SourceConfig) -> Files {
         open: None,
         seen: HashSet::new(),
         marks: Marks::default(),
+        columns: KnownColumns::default(),
     }
 }
 

@@ -121,6 +121,11 @@ impl<'f> Unread<'f> {
         }
     }
 
+    /// Passes over a file. Its mark stays that of what has landed, so the next run compares it again.
+    pub(super) fn keep_mark(&mut self, url: &str) {
+        self.seen.insert(url.to_owned());
+    }
+
     /// Begins to read a file, for the first time or again, and drops older notes about it.
     pub(super) fn begin(&mut self, file: &Found, mark: &FileMark) {
         let url = &file.url;
@@ -152,13 +157,14 @@ impl<'f> Unread<'f> {
 }
 
 /// Returns true if the store reports no change of a file since it was read. The file itself is not
-/// read.
+/// read. Where the store reports no version, as a web server without `ETag` and `Last-Modified` does,
+/// equal sizes show nothing: the file is read, and its hash decides.
 fn is_same(mark: &FileMark, file: &Found) -> bool {
     let modified = file.modified.map(unix_ms);
     mark.bytes == file.bytes
         && match (&mark.etag, &file.etag, mark.modified_unix_ms, modified) {
             (Some(before), Some(now), ..) => before == now,
             (.., Some(before), Some(now)) => before == now,
-            _ => true,
+            _ => false,
         }
 }

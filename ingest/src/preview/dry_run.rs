@@ -10,6 +10,7 @@ use feedline_schemas::{
 use super::landed_columns::LandedColumns;
 use crate::{
     batch::{Batch, Decided},
+    column_warnings::warn_of_columns,
     dedup::Window,
     error::Error,
     infer::{Inferred, of_first},
@@ -54,7 +55,12 @@ pub(super) fn dry_run(
             found.sample = by_contract.peek().map(|reject| reject.sample());
             found.rejected = by_contract.count() as u64;
             found.children = decided.counts().children;
+            let mut columns = decided.record_columns();
+            let sampled = sample.columns.iter();
+            columns.others = sampled.map(|column| column.name.as_str()).collect();
+            let of_columns = warn_of_columns(config, &columns);
             found.warnings = decided.warnings;
+            found.warnings.extend(of_columns);
         }
         Err(error) => found.stop = Some(error.to_string()),
     }

@@ -47,6 +47,7 @@ pub(super) fn warn_of_alike_columns(inferred: &Inferred) -> Option<Warning> {
     let presence = Presence {
         rows: inferred.rows,
         missing: missing.collect(),
+        ..Presence::default()
     };
     let names = inferred.columns.iter().map(|column| column.name.as_str());
     contract::alike_warning(names, &presence)

@@ -16,10 +16,11 @@ use crate::{
     context::Context,
     contract::Before,
     error::Error,
-    infer::{Types, of_new_columns},
+    infer::{LandedTypes, Types, of_new_columns},
     landing_folder::landing,
-    log_entries::{Kept, LogEntries, Resumed},
+    log_entries::{ComparedColumns, Kept, LogEntries, Resumed},
     run::open,
+    settings::config_hash,
     source::Source,
 };
 
@@ -74,7 +75,7 @@ impl LandedColumns {
             return Ok(None);
         };
         let totals = &last.state.totals;
-        Ok(Some(Self {
+        let mut landed = Self {
             before: Before {
                 schema: last.schema.clone(),
                 presence: last.state.presence.clone(),
@@ -85,16 +86,46 @@ impl LandedColumns {
             position: last.state.position.clone(),
             landing,
             resumed,
-        }))
+        };
+        let hash = landed.resumed.last.as_ref().map(|last| last.config_hash);
+        if hash != Some(config_hash(config)) {
+            // The run that records the change may read other names.
+            landed.resumed.compared = ComparedColumns::None;
+        }
+        Ok(Some(landed))
     }
 
-    /// Types of the columns that have any.
-    pub(super) fn types(&self) -> Types {
+    /// Restores `source`, which reads its files from the beginning. A file of a web server is compared
+    /// with the landed columns. Other files are not: the next run does not re-read those that have
+    /// landed, and they may have been read with other settings.
+    ///
+    /// # Errors
+    /// Like those of a run.
+    pub(super) async fn restore_columns(
+        &self,
+        source: &mut dyn Source,
+        config: &SourceConfig,
+    ) -> Result<(), Error> {
+        let mut resumed = self.resumed.clone();
+        if !config.is_web() {
+            resumed.compared = ComparedColumns::None;
+        }
+        if let Some(last) = &mut resumed.last {
+            last.state.marks.clear();
+        }
+        source.restore(&self.landing, &resumed).await
+    }
+
+    /// Types of the columns that have any, and columns with integers beyond 2^53.
+    pub(super) fn types(&self) -> LandedTypes {
         let columns = self.before.schema.columns.iter();
         let typed = columns.filter(|column| column.r#type != ColumnType::Null);
         let mut types = self.planned.clone();
         types.extend(typed.map(|column| (column.name.clone(), column.r#type)));
-        types
+        LandedTypes {
+            types,
+            large_integers: self.before.presence.large_integers.clone(),
+        }
     }
 
     /// Planned types of the columns of a batch that have not landed.

@@ -216,6 +216,11 @@ async fn landed_columns_decide_about_the_files_that_the_next_run_reads() {
     let found = seen(&pipeline(&folder.path("*.csv"), &declared)).await;
     assert_eq!((found.rejected, zip(&found)), (0, "text"));
     assert_eq!(codes(&found), [""; 0]);
+    // So does what the contract of the column does with other values.
+    let widened = format!("{loose}contract.column.zip.types = \"widen\"\n");
+    let found = seen(&pipeline(&folder.path("*.csv"), &widened)).await;
+    assert_eq!((found.rejected, zip(&found)), (0, "text"));
+    assert!(!codes(&found).contains(&"other_types_landed".to_owned()));
     let mut other = config.clone();
     other.source[0].name = Name::new("other").unwrap();
     let found = seen(&other).await;
@@ -245,4 +250,69 @@ async fn landed_columns_that_cannot_be_read_are_a_warning() {
     };
     assert_eq!(warning.code, "landed_not_read");
     assert_eq!(warning.key.as_deref(), Some("pipeline.root"));
+}
+
+#[tokio::test]
+async fn landed_child_tables_and_columns_decide_about_new_files() {
+    let landed = br#"{"id":1,"items":[{"n":1}]}
+{"id":2,"items":[{"n":2}]}
+"#;
+    let folder = Folder::new(&[("a.ndjson", landed)]);
+    let settings = "contract.max_reject_fraction = 1\ncontract.columns = \"quarantine_row\"\n\
+        contract.children.items = {}\n";
+    let config = pipeline(&folder.path("*.ndjson"), settings);
+    let context = context();
+    ingest(&config, None, &context).await.unwrap();
+    let new = br#"{"id":3,"items":[{"n":"x"}]}
+{"id":4,"items":[{"n":4}],"late":1}
+{"id":5,"items":[]}
+"#;
+    folder.write("b.ndjson", new);
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    assert_eq!((found.landed, found.decided, found.rejected), (2, 3, 2));
+    let next = Context {
+        run_id: "next".into(),
+        ..context.clone()
+    };
+    let report = ingest(&config, None, &next).await.unwrap();
+    assert_eq!((report.sources[0].rows, report.sources[0].rejected), (3, 2));
+    // Rejected records have been read, too.
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    assert_eq!(found.landed, 5);
+}
+
+#[tokio::test]
+async fn a_changed_file_that_the_next_run_refuses_is_the_stop_of_a_preview() {
+    let folder = Folder::new(&[("a.csv", b"id\n1\n2\n")]);
+    let config = pipeline(&folder.path("a.csv"), "files.changed = \"refuse\"\n");
+    let context = context();
+    ingest(&config, None, &context).await.unwrap();
+    folder.write("a.csv", b"id\n7\n8\n9\n");
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    assert_eq!((found.landed, found.rows, found.decided), (2, 3, 3));
+    let stop = found.stop.unwrap();
+    assert!(stop.contains("`files.changed` is `refuse`"), "{stop}");
+}
+
+#[tokio::test]
+async fn files_that_landed_with_another_delimiter_are_not_compared() {
+    let folder = Folder::new(&[("x.csv", b"a,b,c\n1,2,3\n")]);
+    let context = context();
+    let config = pipeline(&folder.path("*.csv"), "");
+    ingest(&config, None, &context).await.unwrap();
+    folder.write("y.csv", b"a;b;c\n4;5;6\n");
+    for more in ["", "infer.rows = 0\n"] {
+        let more = format!("csv.delimiter = \";\"\n{more}");
+        let config = pipeline(&folder.path("*.csv"), &more);
+        // The second time, both files have landed.
+        for run_id in ["second", "third"] {
+            let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+            assert_eq!((found.error, found.stop), (None, None), "{more}");
+            let next = Context {
+                run_id: run_id.into(),
+                ..context.clone()
+            };
+            ingest(&config, None, &next).await.unwrap();
+        }
+    }
 }

@@ -9,6 +9,7 @@ use feedline_schemas::{
 };
 
 use super::reread_batches::{RereadPlan, retried_with};
+use crate::amend::missing_files::urls;
 
 /// Files whose address matches, and those that share batches with them.
 pub(super) fn plan_files(
@@ -31,20 +32,6 @@ pub(super) fn plan_files(
         position: forget_files(position, &files),
         batches,
     })
-}
-
-/// URLs of the files of a position.
-fn urls(position: &Position) -> BTreeSet<String> {
-    let (done, current) = match position {
-        Position::File { done, current } => (done, current.as_ref()),
-        Position::Done { files, .. } => (files, None),
-        Position::Start | Position::Page { .. } => return BTreeSet::new(),
-    };
-    let current = current.map(|file| file.url.clone());
-    done.iter()
-        .map(|mark| mark.url.clone())
-        .chain(current)
-        .collect()
 }
 
 /// URL of the file in progress.

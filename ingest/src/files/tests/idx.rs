@@ -116,3 +116,13 @@ async fn labels_belong_to_one_file_that_is_there() {
     let error = refused(&source(&folder, "p1", Some("l"))).await;
     assert!(error.starts_with("`idx.labels`: file"), "{error}");
 }
+
+#[tokio::test]
+async fn labels_that_are_a_socket_are_refused() {
+    let (images, _) = pair();
+    let folder = Folder::new(&[("p", &images)]);
+    let _socket = std::os::unix::net::UnixListener::bind(folder.path("l")).unwrap();
+    let error = refused(&source(&folder, "p", Some("l"))).await;
+    assert!(error.starts_with("`idx.labels`: "), "{error}");
+    assert!(error.contains("l` is a pipe, socket or device"), "{error}");
+}

@@ -40,6 +40,19 @@ async fn images_share_pages_and_one_that_cannot_be_unpacked_is_one_bad_record() 
 }
 
 #[tokio::test]
+async fn a_table_that_is_emptied_while_it_is_read_is_refused() {
+    let folder = Folder::new(&[("a.csv", b"a\n1\n2\n3\n")]);
+    let mut config = folder.source("a.csv");
+    config.batch.rows = feedline_schemas::config::Bounded::literal::<2>();
+    let found = pages(&config, Position::Start).await.unwrap();
+    folder.write("a.csv", b"");
+    let refused = pages(&config, found[0].1.clone()).await.unwrap_err();
+    let error = refused.to_string();
+    let part = "a.csv`: some of its records have landed";
+    assert!(error.contains(part), "{error}");
+}
+
+#[tokio::test]
 async fn reading_goes_on_at_every_page_as_if_it_had_never_stopped() {
     let lines = |from: u32, to: u32| {
         (from..to)

@@ -1,0 +1,143 @@
+//! Files that were read and are no longer at `url`: an amendment drops their rows, and no run reads
+//! them again.
+
+use std::collections::BTreeSet;
+
+use feedline_readers::notices::Notices;
+use feedline_schemas::{
+    amendment::AmendReport,
+    commit::{Position, SourceState},
+    config::SourceConfig,
+    count::counted,
+};
+use feedline_storage::Store;
+
+use super::pages_to_read;
+use crate::{
+    context::Context, error::Error, file_list::FileList, file_marks::expand, source_table::unit_of,
+    source_type::ReadUnit,
+};
+
+/// Most files that a message names.
+const NAMED: usize = 5;
+
+/// URLs of the files of a position.
+pub(super) fn urls(position: &Position) -> BTreeSet<String> {
+    let (done, current) = match position {
+        Position::File { done, current } => (done, current.as_ref()),
+        Position::Done { files, .. } => (files, None),
+        Position::Start | Position::Page { .. } => return BTreeSet::new(),
+    };
+    let current = current.map(|file| file.url.clone());
+    done.iter()
+        .map(|mark| mark.url.clone())
+        .chain(current)
+        .collect()
+}
+
+/// Moves files that are not among the `existing` ones from those that `report` lists to its notes.
+/// Without `is_allowed` they are refused.
+///
+/// # Errors
+/// [`Error::Config`] for such a file that is not allowed.
+pub(super) fn check_ranges(
+    existing: &BTreeSet<String>,
+    is_allowed: bool,
+    report: &mut AmendReport,
+) -> Result<(), Error> {
+    let all = std::mem::take(&mut report.ranges);
+    let count = all.len() as u64;
+    let (found, missing): (Vec<String>, Vec<String>) =
+        all.into_iter().partition(|url| existing.contains(url));
+    report.ranges = found;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = format!(
+        "{} of {} to be read again are not at `url`: {}",
+        missing.len(),
+        counted(count, "file"),
+        shown(&missing)
+    );
+    if !is_allowed {
+        let reason = format!(
+            "{missing}; their rows would no longer count, and remain only in the folder that saves them; restore the files or `url`, or add `--missing-too` to drop these rows"
+        );
+        return Err(Error::config("url", reason));
+    }
+    let note = format!("{missing}; their rows remain only in the folder that saves them");
+    report.notes.push(note);
+    Ok(())
+}
+
+/// The files or pages that the next run reads after a reset of a source with `state`.
+pub(super) async fn describe_reset(
+    config: &SourceConfig,
+    context: &Context,
+    landing: &Store,
+    state: &SourceState,
+) -> String {
+    let pages = pages_to_read(state.totals.pages);
+    match missing_after_reset(config, context, landing, state).await {
+        Ok(Some(note)) => note,
+        Ok(None) => format!("{pages} again"),
+        Err(error) => {
+            format!("{pages} again if they still exist, which cannot be checked now: {error}")
+        }
+    }
+}
+
+/// A note about files of `state` that are not at `url`, if there are any.
+async fn missing_after_reset(
+    config: &SourceConfig,
+    context: &Context,
+    landing: &Store,
+    state: &SourceState,
+) -> Result<Option<String>, Error> {
+    let Some(existing) = list_files(config, context).await? else {
+        return Ok(None);
+    };
+    let read = urls(&expand(landing, state).await?);
+    let missing: Vec<String> = read.difference(&existing).cloned().collect();
+    Ok((!missing.is_empty()).then(|| {
+        format!(
+            "the next run reads {}; {} of {} that were read are not at `url`: {}; their rows remain only in the folder that saves them",
+            counted(existing.len() as u64, "file"),
+            missing.len(),
+            counted(read.len() as u64, "file"),
+            shown(&missing)
+        )
+    }))
+}
+
+/// URLs of the files that a source has now. `None` for a source of pages, and for a file of a web
+/// server, which is not listed.
+///
+/// # Errors
+/// Those of listing the files.
+pub(super) async fn list_files(
+    config: &SourceConfig,
+    context: &Context,
+) -> Result<Option<BTreeSet<String>>, Error> {
+    if unit_of(config) != ReadUnit::File || config.is_web() {
+        return Ok(None);
+    }
+    let list = FileList {
+        config: config.clone(),
+        options: context.store_options.clone(),
+        notices: Notices::default(),
+        download: None,
+    };
+    let found = Box::pin(list.list_existing()).await?;
+    Ok(Some(found.into_iter().map(|file| file.url).collect()))
+}
+
+/// The first of `urls`, with the number of the others.
+fn shown(urls: &[String]) -> String {
+    let named: Vec<&str> = urls.iter().take(NAMED).map(String::as_str).collect();
+    let named = named.join("`, `");
+    match urls.len().saturating_sub(NAMED) {
+        0 => format!("`{named}`"),
+        more => format!("`{named}` and {more} more"),
+    }
+}
