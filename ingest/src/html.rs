@@ -17,11 +17,13 @@ mod canonical;
 mod fetcher;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod invalid_bytes;
 mod link_policy;
 mod nesting;
 mod node_text;
 mod pattern;
 mod reader;
+mod repeated_text;
 mod robots;
 mod rows;
 mod selector_drift;
@@ -30,6 +32,7 @@ pub(crate) mod source_type;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod text_marks;
 mod visit;
 mod visits_ahead;
 
@@ -51,8 +54,9 @@ use self::{
     address::{Patterns, normalized},
     canonical::Canonicals,
     fetcher::PageFetcher,
+    invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
-    reader::{Readers, Rules},
+    reader::{Contents, Readers, Rules},
     rows::EMPTY_ROW,
     selector_drift::Drift,
     visit::{Visit, Visitor},
@@ -111,6 +115,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         walk: LinkPolicy::new(crawl, &pages, &sitemaps),
         drift: Drift::default(),
         canonicals: Canonicals::default(),
+        invalid_bytes: InvalidBytes::default(),
         failures: HashMap::new(),
         landed: 0,
         empty_rows: 0,
@@ -152,6 +157,7 @@ struct Crawl {
     walk: LinkPolicy,
     drift: Drift,
     canonicals: Canonicals,
+    invalid_bytes: InvalidBytes,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
@@ -336,10 +342,7 @@ impl Crawl {
                 if !matches!(contents.skipped, Some("links_only" | "noindex")) {
                     self.alarm(&at.url, &contents.records);
                 }
-                if self.config.page.extract == PageExtract::Article {
-                    let shared = self.canonicals.look(&at.url, &contents.records);
-                    crawled.warnings.extend(shared);
-                }
+                self.warn_of_page(&at.url, &contents, crawled);
                 let count = |is: fn(&Record) -> bool| {
                     let records = contents.records.iter();
                     records.filter(|record| is(record)).count() as u64
@@ -399,6 +402,16 @@ impl Crawl {
         for alarm in self.drift.look(records) {
             tracing::warn!(source = %self.config.name, url, "{alarm}: the site may have changed its layout");
         }
+    }
+
+    /// Adds the warnings about a page that has been read.
+    fn warn_of_page(&mut self, url: &str, contents: &Contents, crawled: &mut Crawled) {
+        if self.config.page.extract == PageExtract::Article {
+            let shared = self.canonicals.look(url, &contents.records);
+            crawled.warnings.extend(shared);
+        }
+        let invalid = self.invalid_bytes.count(url, contents);
+        crawled.warnings.extend(invalid);
     }
 
     /// Warns of columns without a value in any row.

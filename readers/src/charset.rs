@@ -15,12 +15,25 @@ const SURE_CHARACTERS: usize = 3;
 
 const SCANNED: usize = 1_024;
 
-/// The text of `bytes`; `content_type` is the value of that header.
-pub fn decode(bytes: &[u8], content_type: &str) -> String {
+/// The decoded bytes of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedPage {
+    /// The text, with U+FFFD for invalid bytes.
+    pub text: String,
+    /// Name of the encoding in which some bytes are invalid.
+    pub invalid_in: Option<&'static str>,
+}
+
+/// Decodes `bytes`; `content_type` is the value of that header.
+pub fn decode(bytes: &[u8], content_type: &str) -> DecodedPage {
     let declared = || label(content_type).or_else(|| meta(bytes));
     // A byte order mark wins over all of them: `decode` sees to it.
     let encoding = declared().unwrap_or_else(|| guess(bytes));
-    encoding.decode(bytes).0.into_owned()
+    let (text, used, has_errors) = encoding.decode(bytes);
+    DecodedPage {
+        text: text.into_owned(),
+        invalid_in: has_errors.then(|| used.name()),
+    }
 }
 
 /// Returns the encoding named after `charset=`.
@@ -99,7 +112,7 @@ mod tests {
         };
         let latin = |text: &str| WINDOWS_1252.encode(text).0.into_owned();
         let check = |bytes: &[u8], header: &str| {
-            let text = decode(bytes, header);
+            let text = decode(bytes, header).text;
             assert!(text.ends_with("Grün"), "{text} {header}");
         };
         check(&latin(&page("iso-8859-1")), "text/html");
@@ -167,15 +180,26 @@ mod tests {
     #[test]
     fn undeclared_pages_are_told_by_their_bytes() {
         let russian = "Это обычная страница на русском языке, без объявления кодировки.";
-        assert_eq!(decode(&WINDOWS_1251.encode(russian).0, ""), russian);
+        let cyrillic = decode(&WINDOWS_1251.encode(russian).0, "");
+        assert_eq!(
+            (cyrillic.text.as_str(), cyrillic.invalid_in),
+            (russian, None)
+        );
         let japanese = "これは文字コードを宣言していない普通のページです。日本語の文章。";
-        assert_eq!(decode(&SHIFT_JIS.encode(japanese).0, ""), japanese);
+        assert_eq!(decode(&SHIFT_JIS.encode(japanese).0, "").text, japanese);
     }
 
     #[test]
     fn what_means_nothing_is_marked_and_unknown_names_are_not_believed() {
-        assert_eq!(decode(b"a\xffb", "text/html; charset=utf-8"), "a\u{fffd}b");
-        assert_eq!(decode("ä".as_bytes(), "text/html; charset=klingon"), "ä");
-        assert_eq!(decode(b"", ""), "");
+        let check = |bytes: &[u8], header: &str, text: &str, invalid_in: Option<&str>| {
+            let page = decode(bytes, header);
+            assert_eq!((page.text.as_str(), page.invalid_in), (text, invalid_in));
+        };
+        let utf8 = "text/html; charset=utf-8";
+        check(b"a\xffb", utf8, "a\u{fffd}b", Some("UTF-8"));
+        // A character that the page itself has.
+        check("\u{fffd}".as_bytes(), utf8, "\u{fffd}", None);
+        check("ä".as_bytes(), "text/html; charset=klingon", "ä", None);
+        check(b"", "", "", None);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn check_encoding(
 }
 
 /// UTF-16 of the byte order that the sample shows. Nearly every other byte of text in UTF-16 is zero.
-fn wide_encoding(sample: &[u8]) -> Option<&'static Encoding> {
+pub(crate) fn wide_encoding(sample: &[u8]) -> Option<&'static Encoding> {
     let zeros = |from: usize| {
         let bytes = sample.iter().skip(from).step_by(2);
         bytes.filter(|byte| **byte == 0).count()

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8};
 
-use crate::{record::Record, rows::Rows, value::Value};
+use crate::{likely_encoding::wide_encoding, record::Record, rows::Rows, value::Value};
 
 /// Reads documents; a record is an object with `text`, the unchanged characters of the file. The
 /// file is UTF-8, or UTF-16 with a byte order mark.
@@ -33,7 +33,8 @@ pub struct BadText {
 }
 
 /// Splits the bytes of a text file into documents, like a source of `format = "text"`. Without a
-/// `separator` the file is one document. Parts without a visible character are skipped.
+/// `separator` the file is one document; a line end in it matches CRLF too. Parts without a visible
+/// character are skipped.
 ///
 /// ```
 /// use feedline_readers::text_rows::text_documents;
@@ -76,15 +77,72 @@ const NOT_UTF32: &str = "the file begins with a byte order mark of UTF-32; conve
 const NOT_UTF16: &str =
     "the file begins with a byte order mark of UTF-16 but is not valid UTF-16; repair it";
 
+const NOT_MARKED: &str = "nearly every other byte of the file is zero or one control character, as in UTF-16 without a byte order mark; convert it to UTF-8";
+
+/// Bytes of a file that show UTF-16 without a byte order mark.
+const SAMPLE: usize = 4 << 10;
+
+/// Fewest characters that show a script in UTF-16.
+const WIDE_LEAST: usize = 4;
+
 /// The text of a file that begins with a byte order mark of UTF-16, or the reason why it is not
-/// decoded; none of a file without a mark of UTF-16 or UTF-32.
+/// decoded; none of a file that shows neither UTF-16 nor UTF-32.
 fn decode_wide(bytes: &[u8]) -> Option<Result<String, &'static str>> {
     if UTF32_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
         return Some(Err(NOT_UTF32));
     }
+    let sample = &bytes[..bytes.len().min(SAMPLE)];
+    let is_wide = || wide_encoding(sample).is_some() || is_wide_script(sample);
+    if Encoding::for_bom(bytes).is_none() && is_wide() {
+        return Some(Err(NOT_MARKED));
+    }
     let (encoding, mark) = Encoding::for_bom(bytes).filter(|(encoding, _)| *encoding != UTF_8)?;
     let text = encoding.decode_without_bom_handling_and_without_replacement(&bytes[mark..]);
     Some(text.map(Cow::into_owned).ok_or(NOT_UTF16))
+}
+
+/// Returns true if the sample is text in UTF-16 of a script whose characters share a first byte, such as
+/// 0x04 of Cyrillic: nearly every other byte is zero or one control character, as in no other text.
+/// White space may alternate with one digit, so with it there are further control characters.
+fn is_wide_script(sample: &[u8]) -> bool {
+    [0, 1].into_iter().any(|from| {
+        let every_other = |from: usize| sample.iter().skip(from).step_by(2);
+        let mut counts = [0_usize; 32];
+        for byte in every_other(from) {
+            if let Some(count) = counts.get_mut(usize::from(*byte)) {
+                *count += 1;
+            }
+        }
+        let script = (2..=0x1b_u8).max_by_key(|byte| counts[usize::from(*byte)]);
+        let (half, script) = (sample.len() / 2, script.unwrap_or_default());
+        let shared = counts[usize::from(script)];
+        let is_control = |byte: &&u8| byte.is_ascii_control() && !is_white(**byte);
+        let controls = every_other(1 - from).filter(is_control).count();
+        half >= WIDE_LEAST
+            && shared > 0
+            && (counts[0] + shared) * 10 >= half * 8
+            && (!is_white(script) || (counts[0] + controls) * 20 > half)
+    })
+}
+
+/// Returns true for control characters that are white space: tab, line feed, vertical tab, form feed and
+/// carriage return.
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r')
+}
+
+/// Length of the `separator` that `bytes` begin with. CRLF counts as a line end.
+fn separator_length(bytes: &[u8], separator: &[u8]) -> Option<usize> {
+    let mut length = 0;
+    for expected in separator {
+        let rest = bytes.get(length..)?;
+        length += match rest.first()? {
+            byte if byte == expected => 1,
+            b'\r' if *expected == b'\n' && rest.get(1) == Some(expected) => 2,
+            _ => return None,
+        };
+    }
+    Some(length)
 }
 
 impl TextRows {
@@ -116,11 +174,11 @@ impl TextRows {
 
     /// Returns the end of the document that begins at `at`, and the start of the next one.
     fn end(&self, at: usize) -> (usize, usize) {
-        let rest = &self.bytes[at..];
         let found = self.separator.as_ref().and_then(|separator| {
-            let mut windows = rest.windows(separator.len());
-            let found = windows.position(|window| window == separator)?;
-            Some((at + found, at + found + separator.len()))
+            (at..self.bytes.len()).find_map(|end| {
+                let length = separator_length(&self.bytes[end..], separator)?;
+                Some((end, end + length))
+            })
         });
         found.unwrap_or((self.bytes.len(), self.bytes.len() + 1))
     }
@@ -261,6 +319,62 @@ mod tests {
             read(b"--a----b--", Some("--")),
             [r#"{"text":"a"}"#, r#"{"text":"b"}"#]
         );
+    }
+
+    #[test]
+    fn a_line_end_of_a_separator_matches_crlf() {
+        let expected = ["a\r\nb", "c", "d"].map(|text| format!("{{\"text\":{text:?}}}"));
+        assert_eq!(
+            read(b"a\r\nb\r\n\r\nc\n\r\n\r\n\r\nd\r\n\r\n", Some("\n\n")),
+            expected
+        );
+        assert_eq!(
+            read(b"a\r\n---\r\nb\n---\nc", Some("\n---\n")),
+            [r#"{"text":"a"}"#, r#"{"text":"b"}"#, r#"{"text":"c"}"#]
+        );
+        // Where a separator has them, both characters are needed.
+        assert_eq!(
+            read(b"a\nb\r\nc", Some("\r\n")),
+            [r#"{"text":"a\nb"}"#, r#"{"text":"c"}"#]
+        );
+    }
+
+    #[test]
+    fn a_file_of_utf16_without_a_byte_order_mark_is_one_reject() {
+        for to_bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+            let units = "Plain words.\n\nMore.".encode_utf16();
+            let bytes: Vec<u8> = units.flat_map(to_bytes).collect();
+            for separator in [Some("\n\n"), None] {
+                let found = read(&bytes, separator);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert!(found[0].contains("as in UTF-16"), "{found:?}");
+            }
+        }
+        assert_eq!(read(b"a\0b c", None), [r#"{"text":"a\u0000b c"}"#]);
+    }
+
+    #[test]
+    fn a_file_of_utf16_in_another_script_is_one_reject_and_text_with_control_characters_is_none() {
+        let texts = ["Привет мир. ", "أهلا بكم", "नमस्ते दुनिया ", "ภาษาไทย"];
+        for to_bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+            for text in texts {
+                let units = text.encode_utf16();
+                let bytes: Vec<u8> = units.flat_map(to_bytes).collect();
+                assert!(bytes.is_ascii(), "{text}");
+                let found = read(&bytes, None);
+                assert!(found[0].contains("as in UTF-16"), "{found:?}");
+            }
+        }
+        for text in [
+            "1\t2\t3\t4\n5\t6\t7\t8\n",
+            "8=FIX.4.2\u{1}9=65\u{1}35=A\u{1}49=A\u{1}",
+            "N\u{8}NA\u{8}AM\u{8}ME\u{8}E",
+            "\u{1b}[31ma\u{1b}[0m\u{1b}[32mb\u{1b}[0m",
+            "1\u{1}2\u{1}3\u{1}4\n5\u{1}6\u{1}7\u{1}8\n",
+        ] {
+            let found = read(text.as_bytes(), None);
+            assert!(found[0].starts_with("{\"text\""), "{found:?}");
+        }
     }
 
     #[test]

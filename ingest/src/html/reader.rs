@@ -22,7 +22,7 @@ use html5ever::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use url::Url;
 
-use feedline_readers::charset;
+use feedline_readers::charset::{self, DecodedPage};
 
 use super::{address, article, nesting, node_text::attribute, rows, tables};
 use feedline_readers::record::Record;
@@ -65,6 +65,8 @@ pub(super) struct Contents {
     pub(super) records: Vec<Record>,
     /// Reason for the absence of records.
     pub(super) skipped: Option<&'static str>,
+    /// Encoding in which some bytes of the page are invalid.
+    pub(super) invalid_in: Option<&'static str>,
     /// Normalized, in the order of the document.
     pub(super) links: Vec<Url>,
 }
@@ -214,7 +216,7 @@ pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Cont
         let detail = format!("it is of {bytes} bytes, more than `page.max_bytes` = {most}");
         return Err(("too_large", detail));
     }
-    let text = charset::decode(&page.bytes, &page.content_type);
+    let DecodedPage { text, invalid_in } = charset::decode(&page.bytes, &page.content_type);
     let essence = page
         .content_type
         .split(';')
@@ -222,7 +224,7 @@ pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Cont
         .unwrap_or_default()
         .trim();
     if essence.eq_ignore_ascii_case("text/plain") {
-        return Ok(plain(page, text));
+        return Ok(plain(page, text, invalid_in));
     }
     let tags = nesting::measure(text.as_bytes());
     if tags.depth > nesting::MAX_DEPTH {
@@ -243,7 +245,10 @@ pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Cont
     }
     let (noindex, nofollow) = robots(&document, &page.robots);
     let base = base(&document, &page.url);
-    let mut contents = Contents::default();
+    let mut contents = Contents {
+        invalid_in,
+        ..Contents::default()
+    };
     if page.rules.links && !(nofollow && page.rules.nofollow) {
         contents.links = links(&document, &base, &page.rules);
     }
@@ -254,7 +259,7 @@ pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Cont
         () if !page.lands => Some("links_only"),
         () if noindex => Some("noindex"),
         () => {
-            contents.records = records(&document, &text, &base, page);
+            contents.records = records(&document, &base, page);
             contents
                 .records
                 .is_empty()
@@ -279,18 +284,20 @@ fn too_deep() -> Fault {
     ("too_deep", detail)
 }
 
-fn records(document: &Document, text: &str, base: &Url, page: &Unread) -> Vec<Record> {
+fn records(document: &Document, base: &Url, page: &Unread) -> Vec<Record> {
     let url =
         canonical(document, base, &page.rules.drop_params).unwrap_or_else(|| page.url.clone());
     match page.rules.page.extract {
-        PageExtract::Article => article::record(text, &url, &page.url).into_iter().collect(),
+        PageExtract::Article => article::record(document, &url, &page.url)
+            .into_iter()
+            .collect(),
         PageExtract::Rows => rows::records(document, base, &page.url, &page.rules.page),
         PageExtract::Tables => tables::records(document, &page.url),
     }
 }
 
 /// A page that is plain text.
-fn plain(page: &Unread, text: String) -> Contents {
+fn plain(page: &Unread, text: String, invalid_in: Option<&'static str>) -> Contents {
     let skipped = match () {
         () if !page.lands => Some("links_only"),
         () if page.rules.page.extract != PageExtract::Article => Some("not_a_page"),
@@ -304,6 +311,7 @@ fn plain(page: &Unread, text: String) -> Contents {
     Contents {
         records,
         skipped,
+        invalid_in,
         links: Vec::new(),
     }
 }
@@ -565,6 +573,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn contents_name_the_encoding_in_which_bytes_are_invalid() {
+        for content_type in ["text/html; charset=utf-8", "text/plain; charset=utf-8"] {
+            let broken = Unread {
+                bytes: bytes::Bytes::from_static(b"<p>Caf\xe9 and more"),
+                content_type: content_type.into(),
+                ..page("")
+            };
+            let contents = read(broken).await.unwrap();
+            assert_eq!(contents.invalid_in, Some("UTF-8"), "{content_type}");
+        }
+        assert_eq!(read(page("<p>Caf\u{e9}")).await.unwrap().invalid_in, None);
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Crawls of small sites on loopback.
 
+mod invalid_bytes;
 mod politeness;
 mod refresh;
 mod replay;
