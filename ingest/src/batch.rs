@@ -52,6 +52,7 @@ use self::{
     tape_records::Plain,
 };
 use crate::{
+    column_warnings::RecordColumns,
     contract::{self, Before, Contract, Reading},
     dedup::Window,
     error::Error,
@@ -332,6 +333,16 @@ impl Decided {
         counts
     }
 
+    /// Columns of all records that have landed with the batch.
+    pub(crate) fn record_columns(&self) -> RecordColumns<'_> {
+        RecordColumns {
+            schema: &self.schema,
+            presence: &self.presence,
+            tables: self.children.columns().collect(),
+            others: Vec::new(),
+        }
+    }
+
     fn count_coerced(&self, counts: &mut BatchCounts) {
         for Coerced {
             column,
@@ -405,11 +416,22 @@ impl Decided {
     /// # Errors
     /// [`Error::Encode`].
     pub(crate) fn validators_file(&self, sequence: Sequence) -> Result<Option<Encoded>, Error> {
-        let rows = (0..).take(self.validators.len()).collect::<Vec<u32>>();
-        let columns = validators::columns(&self.validators).into_iter();
-        let columns = columns.map(|(name, array)| Named::new(name, array));
-        encode("validators", sequence, rows.into_iter(), columns.collect())
+        encode_validators(&self.validators, sequence)
     }
+}
+
+/// Encodes a file of validators; `None` without any.
+///
+/// # Errors
+/// [`Error::Encode`].
+pub(crate) fn encode_validators(
+    all: &[(Hash128, Validator)],
+    sequence: Sequence,
+) -> Result<Option<Encoded>, Error> {
+    let rows = (0..).take(all.len()).collect::<Vec<u32>>();
+    let columns = validators::columns(all).into_iter();
+    let columns = columns.map(|(name, array)| Named::new(name, array));
+    encode("validators", sequence, rows.into_iter(), columns.collect())
 }
 
 #[cfg(test)]

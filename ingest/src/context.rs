@@ -7,7 +7,7 @@ use feedline_schemas::progress::Progress;
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use tokio::sync::watch;
 
-use crate::metrics::PipelineMetrics;
+use crate::{formatted_dates::FormattedDates, metrics::PipelineMetrics};
 
 /// Components of an ingest run. Settings are in the pipeline's configuration.
 #[derive(Clone, Debug)]
@@ -26,6 +26,11 @@ pub struct Context {
     pub hosts: Arc<Hosts>,
     /// Progress and waits of the pipeline's sources.
     pub metrics: Arc<PipelineMetrics>,
+    /// Dates that land as text for a key of the dataset. No log asks for `contract.dates` for them.
+    pub formatted_dates: Arc<FormattedDates>,
+    /// True if the landing is a trial whose columns get their types later. It logs no warning about
+    /// their types.
+    pub is_trial: bool,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
     /// True if Delta tables are written behind commits (`ingest.delta`).

@@ -21,11 +21,12 @@
 //! timestamp column (counted). Text converts to a number only without loss: not `"012"`, `"12k"` or
 //! one with more digits than a float holds. A cell (text without a type) gets the type that its
 //! text suggests, and stays as written in a text column. An integer column becomes a float column
-//! unless this batch has landed an integer beyond 2^53 in it (then it is a conflict). Integers of
-//! earlier batches stay exact in their own files. -0 is no integer. Beside integers, a cell of digits
-//! around an `e` (`12E4`) is a code, as one of digits after a leading zero is, and a conflict; any
-//! other cell with an exponent is a float. A number of JSON, or of a cell, with more digits than a
-//! float holds is rounded in columns of floats and of lists of floats (counted), and only there.
+//! unless this batch or an earlier one has landed an integer beyond 2^53 in it (then it is a
+//! conflict): readers of all files would round that integer. -0 is no integer. Beside integers, a
+//! cell of digits around an `e` (`12E4`) is a code, as one of digits after a leading zero is, and a
+//! conflict; any other cell with an exponent is a float. A number of JSON, or of a cell, with more
+//! digits than a float holds is rounded in columns of floats and of lists of floats (counted), and
+//! only there.
 //!
 //! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider
 //! column. That is `Float64` if it holds the value and the batch's values of the column, else
@@ -64,13 +65,10 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    alike_columns::alike_warning,
+    alike_columns::{alike_warning, folded},
     cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, is_format, iso_format, iso_micros},
-    fit::{
-        Reading, boolean, bytes, decimal, float, integer, is_coerced, is_digits_and_e,
-        is_long_number, text,
-    },
+    fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, is_long_number, text},
     missing_values::ALARMS,
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
@@ -87,6 +85,9 @@ const NEW: usize = usize::MAX;
 
 /// Kind of decision: digits of a number that no float holds are rounded.
 const DIGITS_ROUNDED: &str = "digits_rounded";
+
+/// Mark of a cell with a percent sign, which is counted if its record lands.
+const PERCENT_READ: &str = "percent_read";
 
 /// Kind of decision: an object of too many keys.
 const KEPT_WHOLE: &str = "kept_whole";
@@ -219,7 +220,7 @@ impl<'a> Contract<'a> {
             before,
             rules: Vec::new(),
             strict: 0,
-            met: vec![Met::default(); columns.len()],
+            met: names().map(|name| met_before(before, name)).collect(),
             unmade: required
                 .filter(|name| !by_name.contains_key(*name))
                 .collect(),
@@ -337,6 +338,14 @@ impl<'a> Contract<'a> {
         let place = |leaf: &Leaf| self.by_name.get(&leaf.name).copied().unwrap_or(NEW);
         places.clear();
         places.extend(leaves.iter().map(place));
+    }
+}
+
+/// Findings about the column `name` at the begin of a batch.
+fn met_before(before: Option<&Before>, name: &str) -> Met {
+    Met {
+        is_big: before.is_some_and(|before| before.presence.large_integers.contains(name)),
+        ..Met::default()
     }
 }
 

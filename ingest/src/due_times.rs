@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use croner::{Cron, errors::CronError, parser::CronParser};
-use feedline_schemas::config::SourceScheduleConfig;
+use feedline_schemas::{
+    config::{SourceConfig, SourceScheduleConfig},
+    report::Warning,
+};
 use jiff::{Timestamp, tz::TimeZone};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::error::Error;
+use crate::{context::Context, error::Error};
+
+/// Code of the warning about a schedule whose last time has passed.
+const SCHEDULE_OVER: &str = "schedule_over";
 
 /// Due times of a source, in whole seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug)]
@@ -98,6 +104,29 @@ impl DueTimes {
             }
         }
     }
+}
+
+/// Warns of a source whose schedule names no time after the present one; `None` for any other, also
+/// for one whose schedule is refused.
+#[must_use]
+pub fn warn_of_past_schedule(source: &SourceConfig, context: &Context) -> Option<Warning> {
+    let schedule = source.schedule.as_ref()?;
+    let expression = schedule.cron.as_deref()?;
+    let times = DueTimes::new(schedule).ok()?;
+    let now = i64::try_from(context.clock.unix().as_secs()).ok()?;
+    if times.after(now).ok()?.is_some() {
+        return None;
+    }
+    let last = Timestamp::from_second(times.until(now).ok()??).ok()?;
+    let effect = match schedule.catch_up {
+        true => "runs the source once if it has not run since, and never again",
+        false => "never runs the source",
+    };
+    let message = format!(
+        "`{expression}` names no time after now, and its last one was {last}: `feedline serve` {effect}; correct the \
+         expression, or remove `[source.schedule]`"
+    );
+    Some(Warning::new(SCHEDULE_OVER, message).with_key("schedule.cron"))
 }
 
 /// Seconds of a found time; `None` if the search has found none.
@@ -226,6 +255,32 @@ mod tests {
                 ..none.clone()
             };
             wrong(config, key, part);
+        }
+    }
+
+    #[test]
+    fn a_schedule_whose_last_time_has_passed_is_a_warning() {
+        // Its clock shows a day of November 1994.
+        let context = crate::testing::context();
+        let warning = |cron: &str, catch_up: bool| {
+            let mut source = crate::files::tests::source("a.csv");
+            source.schedule = Some(SourceScheduleConfig {
+                cron: Some(cron.into()),
+                catch_up,
+                ..SourceScheduleConfig::default()
+            });
+            warn_of_past_schedule(&source, &context)
+        };
+        for cron in ["@daily", "0 0 0 1 1 * 1995", "0 0 0 1 1 * 1990,1995", "61"] {
+            assert_eq!(warning(cron, true), None, "{cron}");
+        }
+        for (catch_up, effect) in [(true, "runs the source once if"), (false, "never runs")] {
+            let found = warning("0 0 0 1 1 * 1990", catch_up).unwrap();
+            assert_eq!(found.code, "schedule_over");
+            let begin = "`0 0 0 1 1 * 1990` names no time after now, and its last one was 1990-01-01T00:00:00Z: ";
+            assert!(found.message.starts_with(begin), "{found:?}");
+            let effect = format!("`feedline serve` {effect}");
+            assert!(found.message.contains(&effect), "{found:?}");
         }
     }
 

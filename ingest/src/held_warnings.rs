@@ -6,13 +6,16 @@ use feedline_schemas::{
 };
 
 use crate::{
+    csv_header::NO_COMMON_COLUMN,
     file_list::UNREAD_ENTRIES,
     html::{SELECTOR_WITHOUT_MATCH, shown_column},
     infer,
     rest::graphql::effective,
     source_table::unit_of,
     source_type::ReadUnit,
-    warnings::{NEXT_PAGE_NOT_REQUESTED, is_end},
+    warnings::{
+        ERRORS_BESIDE_RECORDS, LIST_MOVED, NEXT_PAGE_NOT_REQUESTED, SHORT_MIDDLE_PAGE, is_end,
+    },
 };
 
 /// Code of the warning about values that do not fit the type of their column.
@@ -28,11 +31,12 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let pages = &config.pagination;
     let kind = pages.way.kind();
     let has_pages = unit_of(config) == ReadUnit::Page;
+    let has_page_size =
+        matches!(kind, PaginationKind::Page | PaginationKind::Offset) && pages.common.page_size > 0;
     let holds = |warning: &&Warning| match warning.code.as_str() {
-        "small_pages" | "repeated_page" => {
-            matches!(kind, PaginationKind::Page | PaginationKind::Offset)
-                && pages.common.page_size > 0
-        }
+        "small_pages" | "repeated_page" => has_page_size,
+        SHORT_MIDDLE_PAGE => has_page_size && pages.way.empty_pages() <= 1,
+        LIST_MOVED => matches!(kind, PaginationKind::Page | PaginationKind::Offset),
         "no_link_header" => kind == PaginationKind::Link,
         "no_cursor_header" => kind == PaginationKind::HeaderCursor,
         "no_next_cursor" => kind == PaginationKind::Cursor,
@@ -44,6 +48,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         }
         "common_cap" => pages.common.max_records.is_none(),
         "null_list" => config.error_path.as_deref() != Some(""),
+        ERRORS_BESIDE_RECORDS => config.error_path.is_none(),
         code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
         _ => true,
     };
@@ -61,6 +66,15 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         };
         warning.code != SELECTOR_WITHOUT_MATCH || columns.any(is_named)
     };
+    let is_open = |warning: &&Warning| {
+        let mut declared = config
+            .contract
+            .column
+            .keys()
+            .chain(&config.contract.required);
+        warning.code != NO_COMMON_COLUMN
+            || !declared.any(|name| warning.message.contains(&format!("`{name}`")))
+    };
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (has_pages && holds(warning));
@@ -72,6 +86,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .filter(has_fate)
         .filter(has_csv)
         .filter(has_column)
+        .filter(is_open)
         .filter(|warning| infer::has_open_columns(warning, config))
         .filter(|warning| infer::has_open_version(warning, config))
         .map(|warning| infer::follow_settings(warning.clone(), config))
@@ -84,6 +99,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
 mod tests {
     use feedline_readers::{record::Record, value::Value};
     use feedline_schemas::config::DeclaredType;
+    use serde_json::json;
 
     use super::*;
 
@@ -157,6 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_about_files_without_a_common_column_holds_until_one_is_declared() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let message = "the header of `in/b.csv` has no column of other files: `x`, `y`; it lands";
+        let landed = [warning(NO_COMMON_COLUMN, message)];
+        config.contract.required = vec!["in".to_owned()];
+        assert_eq!(holding(&config, &landed), landed);
+        config.contract.column.entry("y".to_owned()).or_default();
+        assert_eq!(holding(&config, &landed), []);
+    }
+
+    #[test]
     fn a_warning_about_a_null_in_place_of_a_list_holds_until_its_meaning_is_set() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let landed = [warning("null_list", "")];
@@ -175,6 +202,19 @@ mod tests {
         assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
         config.pagination.common.total_path = Some("n".into());
         assert_eq!(holding(&config, &held), held);
+    }
+
+    #[test]
+    fn a_short_page_between_full_ones_is_no_warning_once_the_api_is_said_to_filter_its_pages() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let held = [warning(SHORT_MIDDLE_PAGE, "")];
+        let mut set = |keys: serde_json::Value| {
+            config.pagination = crate::testing::pages(keys);
+            holding(&config, &held)
+        };
+        assert_eq!(set(json!({"type": "page", "page_size": 20})), held);
+        let filtered = json!({"type": "page", "page_size": 20, "empty_pages": 2});
+        assert_eq!(set(filtered), []);
     }
 
     #[test]

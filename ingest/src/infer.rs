@@ -16,6 +16,7 @@ mod inferred;
 mod kind;
 mod landed_types;
 mod missing_words;
+mod new_column_warnings;
 mod number_settings;
 mod rounded_digits;
 mod survey;
@@ -30,19 +31,21 @@ use std::{collections::HashSet, mem};
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{config::SourceConfig, record::push_key};
 
-pub use self::inferred::LargeIntegers;
 use self::survey::is_nested;
 pub(crate) use self::{
     distinct_values::DistinctValues,
-    inferred::{Inferred, Types},
+    inferred::{Inferred, LandedTypes, Types},
     missing_words::follow_missing_words,
+    new_column_warnings::add_column_warning,
     rounded_digits::follow_rounded_digits,
     survey::Survey,
     type_warnings::{
-        CSV_NOT_USED, TYPE_WARNINGS, follow_settings, has_open_columns, is_about_odd_values,
+        CSV_NOT_USED, LOOKS_LIKE_DATES, TYPE_WARNINGS, follow_settings, has_open_columns,
+        is_about_odd_values,
     },
     version_numbers::has_open_version,
 };
+pub use self::{inferred::LargeIntegers, type_warnings::is_about_types};
 use crate::record_places::RecordPlaces;
 
 /// Infers the columns of a first batch of records at `places`. A `sample`, if any, overrides the

@@ -27,6 +27,8 @@
 //! #     secrets: std::sync::Arc::new(NoSecrets),
 //! #     hosts: std::sync::Arc::default(),
 //! #     metrics: std::sync::Arc::default(),
+//! #     formatted_dates: std::sync::Arc::default(),
+//! #     is_trial: false,
 //! #     run_id: "run".to_owned(),
 //! #     delta: false,
 //! #     cancel: tokio::sync::watch::channel(false).1,
@@ -59,9 +61,11 @@ mod batch_counts;
 mod blocking;
 mod check;
 mod children;
+mod column_warnings;
 mod commit_log;
 mod context;
 mod contract;
+mod csv_header;
 mod dedup;
 mod delta;
 mod demo;
@@ -76,12 +80,14 @@ mod file_list;
 mod file_marks;
 mod files;
 mod flatten;
+mod formatted_dates;
 mod frontier;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod held_warnings;
 mod html;
 mod infer;
+mod initial_columns;
 mod landed_file;
 mod landed_rejects;
 mod landing_files;
@@ -130,8 +136,11 @@ pub use self::{
     commit_log::{Landed, landed},
     context::Context,
     delta::delta,
+    due_times::warn_of_past_schedule,
     error::Error,
-    infer::LargeIntegers,
+    formatted_dates::FormattedDates,
+    infer::{LargeIntegers, is_about_types},
+    initial_columns::land_columns,
     landed_rejects::{LandedReject, landed_rejects},
     metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},
     preview::{ColumnPreview, SourcePreview, preview},

@@ -14,6 +14,7 @@ use feedline_storage::Store;
 use crate::{
     backfill::slices_report,
     batch::rejects::{self, ENCODING, describe, keys_of},
+    column_warnings::{RecordColumns, warn_of_columns},
     error::Error,
     held_warnings::holding,
     landed_file, plain_secrets,
@@ -79,6 +80,9 @@ pub(crate) async fn source_report(
             .into_iter()
             .chain(plain_secrets::warning(config))
             .chain(dropped)
+            .chain(last.map_or_else(Vec::new, |entry| {
+                warn_of_columns(config, &RecordColumns::of(entry))
+            }))
             .collect(),
         slices: slices_report(config, last.map(|entry| &entry.state.position)),
         batches: sums.batches,

@@ -222,6 +222,8 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     for warning in warnings {
         replace_warning(&mut report.warnings, warning);
     }
+    // A run that adds no entry replaces a snapshot of an earlier format version.
+    Box::pin(log.snapshot_if_due()).await;
     Ok(report)
 }
 

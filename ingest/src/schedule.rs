@@ -17,7 +17,7 @@ use self::runner::SourceRunner;
 pub use self::schedule_status::{ScheduleStatus, ServedSource};
 use crate::{
     context::Context,
-    due_times::DueTimes,
+    due_times::{DueTimes, warn_of_past_schedule},
     error::Error,
     settings::{choose, looks_for_more},
 };
@@ -71,6 +71,9 @@ impl Scheduler {
                 continue;
             };
             let ticks = DueTimes::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
+            if let Some(warning) = warn_of_past_schedule(source, context) {
+                tracing::warn!(source = %source.name, "{}", warning.message);
+            }
             if !looks_for_more(source) {
                 tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }

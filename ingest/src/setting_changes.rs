@@ -321,6 +321,7 @@ fn begin_again(run: PageRun) -> Position {
             records: 0,
             boundary: Vec::new(),
             short: None,
+            page_records: 0,
             ..run
         },
     }

@@ -26,6 +26,8 @@ pub(crate) fn context_after(seconds: u64) -> Context {
         secrets: feedline_http::testing::secrets(),
         hosts: Arc::default(),
         metrics: Arc::default(),
+        formatted_dates: Arc::default(),
+        is_trial: false,
         run_id: "run".into(),
         delta: false,
         cancel: watch::channel(false).1,

@@ -10,6 +10,9 @@
 //! | `page` | text | xxh3-128 of the page's URL with its query, as hexadecimal digits: a URL may hold a secret; of a `rest` source without its own origin |
 //! | `etag` | text | `ETag`, or null |
 //! | `modified` | text | `Last-Modified`, or null |
+//!
+//! `ingest delete` lands rows in which both are null: the next request of such a page has no condition,
+//! so that deleted records of an unchanged page come back.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -49,7 +52,12 @@ impl Validator {
             etag: text(ETAG),
             modified: text(LAST_MODIFIED),
         };
-        (validator.etag.is_some() || validator.modified.is_some()).then_some(validator)
+        validator.is_some().then_some(validator)
+    }
+
+    /// Returns true if it has a header for a conditional request.
+    const fn is_some(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some()
     }
 
     /// Headers of a conditional request for the page.
@@ -86,7 +94,8 @@ impl Validators {
 
     /// Returns the validator of the page at `url`.
     pub(crate) fn of(&self, url: &str) -> Option<&Validator> {
-        self.0.get(&page(url).get())
+        let known = self.0.get(&page(url).get());
+        known.filter(|known| known.is_some())
     }
 }
 
@@ -103,13 +112,43 @@ pub(crate) async fn merged(
     landing: &Store,
     files: &[DataFile],
 ) -> Result<Vec<(&'static str, ArrayRef)>, Error> {
+    let all = read_latest(landing, files).await?;
+    let all = all.into_iter().map(|(page, v)| (Hash128::new(page), v));
+    Ok(columns(&all.collect::<Vec<_>>()))
+}
+
+/// The pages of `files` that have a validator, each without it: once these rows are the latest, requests
+/// of the pages have no condition.
+///
+/// # Errors
+/// [`Error::Landed`] for a damaged or absent file, [`Error::Storage`].
+pub(crate) async fn without_conditions(
+    landing: &Store,
+    files: &[DataFile],
+) -> Result<Vec<(Hash128, Validator)>, Error> {
+    let all = read_latest(landing, files).await?;
+    let known = all.into_iter().filter(|(_, validator)| validator.is_some());
+    let none = |page: u128| {
+        let validator = Validator {
+            etag: None,
+            modified: None,
+        };
+        (Hash128::new(page), validator)
+    };
+    Ok(known.map(|(page, _)| none(page)).collect())
+}
+
+/// The validators of `files`, of each page the latest.
+async fn read_latest(
+    landing: &Store,
+    files: &[DataFile],
+) -> Result<BTreeMap<u128, Validator>, Error> {
     let mut all = BTreeMap::new();
     for file in files {
         let read = read(landing, file).await?;
         all.extend(read.into_iter().map(|(page, v)| (page.get(), v)));
     }
-    let all = all.into_iter().map(|(page, v)| (Hash128::new(page), v));
-    Ok(columns(&all.collect::<Vec<_>>()))
+    Ok(all)
 }
 
 /// The columns of a file.

@@ -53,6 +53,8 @@ const TRIES: u32 = 16;
 /// #     secrets: std::sync::Arc::new(NoSecrets),
 /// #     hosts: std::sync::Arc::default(),
 /// #     metrics: std::sync::Arc::default(),
+/// #     formatted_dates: std::sync::Arc::default(),
+/// #     is_trial: false,
 /// #     run_id: "run".to_owned(),
 /// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,

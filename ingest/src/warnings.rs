@@ -19,8 +19,18 @@ pub(crate) enum WarningChange {
 /// Code of the warning about a next page that a source without pagination does not request.
 pub(crate) const NEXT_PAGE_NOT_REQUESTED: &str = "next_page_not_requested";
 
+/// Code of the warning about a page between full ones that had fewer records than it has by now.
+pub(crate) const SHORT_MIDDLE_PAGE: &str = "short_middle_page";
+
+/// Code of the warning about a page run that continued behind records that had moved while it was
+/// interrupted.
+pub(crate) const LIST_MOVED: &str = "list_moved";
+
+/// Code of the warning about a page with records and an error that the configuration does not name.
+pub(crate) const ERRORS_BESIDE_RECORDS: &str = "errors_beside_records";
+
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
-const ENDS: [&str; 14] = [
+const ENDS: [&str; 17] = [
     "repeated_page",
     "no_link_header",
     "no_cursor_header",
@@ -28,6 +38,8 @@ const ENDS: [&str; 14] = [
     "no_next_url",
     "no_has_more",
     NEXT_PAGE_NOT_REQUESTED,
+    SHORT_MIDDLE_PAGE,
+    LIST_MOVED,
     "partial_content",
     "total_differs",
     "total_changed",
@@ -35,6 +47,7 @@ const ENDS: [&str; 14] = [
     "common_cap",
     "xml_end",
     "null_list",
+    ERRORS_BESIDE_RECORDS,
 ];
 
 /// Warnings besides [`ENDS`] that mean that records may be missing.
@@ -133,6 +146,14 @@ mod tests {
             message: message.into(),
             key: None,
         }
+    }
+
+    #[test]
+    fn records_missing_behind_a_short_page_are_missing_until_all_pages_are_read_again() {
+        let held = vec![warning(SHORT_MIDDLE_PAGE, "a"), warning("small_pages", "b")];
+        assert!(held.iter().all(|held| may_lack_records(&held.code)));
+        let after = apply(held, [WarningChange::LiftEnds]);
+        assert_eq!(after, [warning("small_pages", "b")]);
     }
 
     #[test]

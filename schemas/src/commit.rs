@@ -6,6 +6,7 @@
 //! `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by
 //! `prev_hash`.
 
+mod presence;
 mod read_files;
 mod replaced;
 
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use self::{
+    presence::{Missing, Presence},
     read_files::{FileMark, FilePart},
     replaced::{Compacted, Replaced},
 };
@@ -322,50 +324,6 @@ pub fn note(
     }
 }
 
-/// Columns that had values in landed records.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Presence {
-    /// Landed records that were counted: all of them but those of a log that was begun before this was.
-    pub rows: u64,
-    /// Those without a value, by column; a column that all of them have is left out.
-    pub missing: BTreeMap<String, Missing>,
-}
-
-impl Presence {
-    /// Returns true if nothing was counted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Counted records without a value in `column`.
-    #[must_use]
-    pub fn missing(&self, column: &str) -> Missing {
-        self.missing.get(column).copied().unwrap_or_default()
-    }
-}
-
-/// Number of landed records without a value in a column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Missing {
-    /// Records without the key.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub absent: u64,
-    /// Records in which it is null.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub null: u64,
-}
-
-impl Missing {
-    /// Absent and null together.
-    #[must_use]
-    pub const fn sum(self) -> u64 {
-        self.absent + self.null
-    }
-}
-
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
@@ -487,13 +445,18 @@ pub struct PageRun {
     pub records: u64,
     /// Records that have come and will come again: with keyset, xxh3-128 of the keys that have come
     /// with the last record's time; with an overlap of offsets, of the last records' canonical
-    /// forms.
+    /// forms. With `page`, and `offset` without an overlap: of the last record's canonical form, and of
+    /// what identifies it, which a process that resumes looks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boundary: Vec<Hash128>,
     /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size`, or none, and did not say
     /// whether it is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short: Option<ShortPage>,
+    /// `offset` without an overlap: records of the last page, where it is not in `short` and they are not
+    /// `pagination.page_size`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub page_records: u64,
     /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Box<Ledger>>,

@@ -70,6 +70,12 @@ impl CellFormat {
         }
     }
 
+    /// Returns true if `5%` is a number.
+    #[must_use]
+    pub const fn reads_percents(&self) -> bool {
+        self.percent
+    }
+
     /// True for a cell that is, without the spaces around it, a usual spelling of a missing value.
     #[must_use]
     pub fn is_missing(self, trimmed: &str) -> bool {

@@ -87,6 +87,14 @@ pub fn says_the_same(text: &str, value: f64) -> bool {
     parts(text) == parts(&format!("{value:e}"))
 }
 
+/// Returns true for digits, `e` and digits, such as `12E4`: a number or a code.
+#[must_use]
+pub fn is_digits_and_e(text: &str) -> bool {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = text.split_once(['e', 'E']);
+    parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
+}
+
 /// Returns true if `text` is one way to write `value`, the float that was read from it: with the fewest digits that read
 /// back as `value`, or as `value` rounded to the digits of `text`. Floats that are equal have equal numbers then. A number
 /// of at most 15 digits is checked without a copy.

@@ -42,13 +42,21 @@ impl Commit {
             .values_mut()
             .for_each(|table| table.files = Vec::new());
         Self {
-            schema: last.schema.clone(),
+            children,
+            ..Self::of_columns(last.schema.clone(), last.state.clone())
+        }
+    }
+
+    /// An entry that lands no record, with the columns of `schema`.
+    pub(crate) fn of_columns(schema: RecordSchema, state: SourceState) -> Self {
+        Self {
+            schema,
             files: Vec::new(),
             rejects: Vec::new(),
             frontier: Vec::new(),
             validators: Vec::new(),
             raw: Vec::new(),
-            children,
+            children: BTreeMap::new(),
             parts: Vec::new(),
             replaced: Vec::new(),
             compacted: Vec::new(),
@@ -59,7 +67,7 @@ impl Commit {
             reset_to: None,
             rewound_to: None,
             expired: Vec::new(),
-            state: last.state.clone(),
+            state,
         }
     }
 }

@@ -15,7 +15,7 @@ const COLUMNS_ALIKE: &str = "columns_alike";
 const NAMED: usize = 5;
 
 /// The name without case, spaces and separators, in one Unicode form.
-fn folded(name: &str) -> String {
+pub(crate) fn folded(name: &str) -> String {
     let letters = name.nfkc().flat_map(char::to_lowercase);
     letters
         .filter(|c| !matches!(c, '_' | '-') && !c.is_whitespace())
@@ -83,6 +83,7 @@ mod tests {
         let presence = Presence {
             rows: 10,
             missing: missing.filter(|(_, missing)| missing.absent > 0).collect(),
+            ..Presence::default()
         };
         let names = columns.iter().map(|(name, _)| *name);
         alike_warning(names, &presence).map(|warning| warning.message)

@@ -11,9 +11,9 @@ use feedline_schemas::{
 };
 
 use super::{
-    Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, Rejection, Rule, SHOWN, Verdict,
-    decimal, decimals, declared,
-    fit::{self, Fit},
+    Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, PERCENT_READ, Rejection, Rule, SHOWN,
+    Verdict, decimal, decimals, declared,
+    fit::{self, Fit, infer},
     float, integer,
     missing_values::Met,
     noun, shown,
@@ -155,6 +155,14 @@ impl Contract<'_> {
             }
         }
         for (kind, path, sample) in self.pending.drain(..) {
+            if kind == PERCENT_READ {
+                if let Some(column) = self.by_name.get(&path).copied()
+                    && let Some(met) = self.met.get_mut(column)
+                {
+                    met.percents += 1;
+                }
+                continue;
+            }
             if kind == KEPT_WHOLE
                 && let Some(column) = self.by_name.get(&path)
             {
@@ -222,7 +230,11 @@ impl Contract<'_> {
             .or(declared(self.config, name))
             .or(self.planned.get(name).copied())
             .unwrap_or(ColumnType::Null);
+        let is_big = self.met.get(place).is_some_and(|met| met.is_big);
         let limits = match have {
+            ColumnType::Int64 if is_big && infer(&leaf.value) == ColumnType::Float64 => {
+                " and holds integers beyond 2^53, which a column of floats would round (`decimal` or `text` holds both)"
+            }
             ColumnType::Decimal if has_too_many_digits(&leaf.value) => {
                 ", which keeps 20 digits before the point and 18 behind it (`text` keeps all)"
             }

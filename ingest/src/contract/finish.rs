@@ -4,10 +4,13 @@ use feedline_schemas::{
     commit::{Presence, note},
     config::MissingColumns,
     ids::SchemaVersion,
-    record::RecordSchema,
+    record::{Column, ColumnType, RecordSchema},
 };
 
-use super::{Closed, Contract, Rejection, map_columns, missing_values};
+use super::{
+    Closed, Contract, Rejection, map_columns,
+    missing_values::{self, Met},
+};
 
 impl Contract<'_> {
     /// Ends the batch and checks for missing columns.
@@ -65,6 +68,17 @@ impl Contract<'_> {
             if sum.sum() > 0 {
                 after.missing.insert(name.clone(), sum);
             }
+            if met.is_big && matches!(column.r#type, ColumnType::Int64 | ColumnType::ListInt64) {
+                after.large_integers.insert(name.clone());
+            }
+            let percents = before.percents.get(name).copied().unwrap_or_default() + met.percents;
+            if percents > 0 {
+                after.percents.insert(name.clone(), percents);
+            }
+            let plain = self.plain_numbers(before, (column, met));
+            if plain > 0 {
+                after.plain_numbers.insert(name.clone(), plain);
+            }
             // Keys of an object that is now stored as one column no longer make columns.
             let is_in_whole = || {
                 self.whole
@@ -89,5 +103,17 @@ impl Contract<'_> {
             );
         }
         after
+    }
+
+    /// Returns the landed numbers of a column without a percent sign, this batch included. Batches that
+    /// are read without `csv.percent` are not counted: it costs a number for each column.
+    fn plain_numbers(&self, before: &Presence, (column, met): (&Column, &Met)) -> u64 {
+        let plain = before.plain_numbers.get(&column.name).copied();
+        let is_counted = self.format.reads_percents() && column.r#type.is_number();
+        let own = match is_counted {
+            true => met.present.saturating_sub(met.percents),
+            false => 0,
+        };
+        plain.unwrap_or_default() + own
     }
 }

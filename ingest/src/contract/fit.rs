@@ -105,17 +105,10 @@ fn is_long_cell(text: &str) -> bool {
     matches!(number.flatten(), Some(Value::Float(value)) if is_long_number(text.trim(), value))
 }
 
-/// Returns true for digits, `e` and digits, such as `12E4`: a number or a code.
-pub(crate) fn is_digits_and_e(text: &str) -> bool {
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = text.split_once(['e', 'E']);
-    parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
-}
-
 /// Returns true for a cell of digits around an `e`, which is a code beside integers, as digits after
 /// a leading zero are.
 pub(super) fn is_code(value: &Value) -> bool {
-    matches!(value, Value::Cell(text) if is_digits_and_e(text.trim()))
+    matches!(value, Value::Cell(text) if number::is_digits_and_e(text.trim()))
 }
 
 /// Returns true for a value with digits that a column of floats, or of lists of floats, rounds.

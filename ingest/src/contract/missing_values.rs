@@ -25,8 +25,10 @@ pub(super) struct Met {
     pub(super) present: u64,
     /// Landed records with a null, including one that replaced a value.
     pub(super) null: u64,
-    /// True if one of them is an integer beyond 2^53.
+    /// True if one of them, or a value of the column in an earlier batch, is an integer beyond 2^53.
     pub(super) is_big: bool,
+    /// Landed cells with a percent sign.
+    pub(super) percents: u64,
     /// True if one of them is a float that is no decimal.
     pub(super) is_beyond_decimal: bool,
 }

@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 
 use super::{
-    Contract, declared,
+    Contract, PERCENT_READ, declared,
     fit::{self, Fit},
 };
 use crate::flatten::Leaf;
@@ -28,7 +28,8 @@ pub(crate) const IMAGE_WARNINGS: [&str; 2] = [IMAGE_BYTES, IMAGE_TEXT];
 /// Warnings about columns of bytes with images.
 pub(crate) fn image_warnings(decisions: &Decisions) -> Vec<Warning> {
     let whats = [
-        "cells that begin like image files land as bytes; declare the column `text` to land hexadecimal digits",
+        "cells that begin like image files land as bytes, for a dataset with `kind = \"images\"` and the column as `content`; \
+         declare the column `text` to land hexadecimal digits",
         "cells that begin like image files land as text of hexadecimal digits, since the column is text already or most of \
          its cells are no images; to land bytes declare the column `bytes`, and where rows have landed run `feedline \
          ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
@@ -63,6 +64,10 @@ impl Contract<'_> {
                 match self.format.number(text) {
                     Some(number) if *number == **text => continue,
                     Some(number) => {
+                        if text.trim_end().ends_with('%') {
+                            let mark = (PERCENT_READ, leaf.name.clone(), String::new());
+                            self.pending.push(mark);
+                        }
                         leaf.value = Value::Cell(number.into_owned());
                         continue;
                     }

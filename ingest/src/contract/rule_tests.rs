@@ -85,6 +85,27 @@ impl Story {
     }
 }
 
+#[test]
+fn integers_beyond_2_to_the_53_of_an_earlier_batch_never_become_floats() {
+    let id = r#"{"v":9007199254740993,"small":1}"#;
+    let later = [r#"{"v":0.5,"small":0.5}"#, r#"{"small":1.5}"#, r#"{"v":3}"#];
+    let mut strict = Story::of(|_| {});
+    assert_eq!(strict.batch(&[id]), ["+"]);
+    // A batch without such an integer carries the mark on.
+    assert_eq!(strict.batch(&[r#"{"v":1}"#]), ["+"]);
+    assert_eq!(strict.batch(&later), ["x type_conflict v", "+", "+"]);
+    let types = [("v", ColumnType::Int64), ("small", ColumnType::Float64)];
+    assert_eq!(strict.columns(), types);
+    let mut wide = Story::of(|config| config.types = TypeContract::Widen);
+    assert_eq!(wide.batch(&[id]), ["+"]);
+    assert_eq!(wide.batch(&later), ["+"; 3]);
+    assert_eq!(wide.columns()[0], ("v", ColumnType::Decimal));
+    let mut lists = Story::of(|config| config.lists = ListContract::List);
+    assert_eq!(lists.batch(&[r#"{"v":[9007199254740993]}"#]), ["+"]);
+    assert_eq!(lists.batch(&[r#"{"v":[2.5]}"#]), ["+"]);
+    assert_eq!(lists.columns(), [("v", ColumnType::Json)]);
+}
+
 /// The new key comes before the known one.
 const NEW_KEY: &str = r#"{"b":{"c":"x"},"a":1}"#;
 

@@ -1,12 +1,21 @@
 //! Columns and types that a survey found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{record::ColumnType, report::Warning};
 use serde::Serialize;
 
 /// Planned types of columns, by name.
 pub(crate) type Types = BTreeMap<String, ColumnType>;
+
+/// Columns that have landed before a survey.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LandedTypes {
+    /// Their types, and planned types of columns without a value so far.
+    pub(crate) types: Types,
+    /// Columns of integers that have landed an integer beyond 2^53.
+    pub(crate) large_integers: BTreeSet<String>,
+}
 
 /// Result of inference.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use feedline_schemas::{
     number::{self, MAX_EXACT},
 };
 
-use crate::contract::{Dates, is_digits_and_e, is_long_number, iso_micros};
+use crate::contract::{Dates, is_long_number, iso_micros};
 
 /// The kind of a value that is not null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,7 +216,7 @@ impl Kind {
                 Some(Value::Int(value)) => Self::of_integer(value),
                 Some(Value::Float(value)) => {
                     let is_wide = is_wide_text(&number, &Value::Float(value));
-                    match !is_wide && is_digits_and_e(&number) {
+                    match !is_wide && number::is_digits_and_e(&number) {
                         true => Self::DigitsAndE,
                         false => Self::of_float(is_wide, is_long_number(&number, value)),
                     }

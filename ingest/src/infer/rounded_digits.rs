@@ -10,7 +10,7 @@ use feedline_schemas::{
 pub(super) const DIGITS_ROUNDED: &str = "digits_rounded";
 
 /// Begin of the explanation in its message, behind the columns.
-const ROUNDED: &str = "numbers of more than 17 digits are rounded to 64-bit floats";
+pub(super) const ROUNDED: &str = "numbers of more than 17 digits are rounded to 64-bit floats";
 
 /// End of the description of a column.
 const END: &str = "`)";

@@ -20,7 +20,7 @@ use super::{
     column_counts::ColumnCounts,
     decide::Rules,
     distinct_values::DistinctValues,
-    inferred::{Inferred, Types},
+    inferred::{Inferred, LandedTypes},
     kind::Kind,
     number_settings::has_csv_table,
     type_warnings::{CSV_NOT_USED, ColumnFindings},
@@ -246,12 +246,12 @@ impl Survey {
 
     /// Infers the planned types of the columns, and their warnings.
     pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
-        self.infer_after(config, &Types::new())
+        self.infer_after(config, &LandedTypes::default())
     }
 
-    /// Like [`Self::infer`], after columns have landed with the types `landed`. These continue as the
-    /// contract continues them.
-    pub(crate) fn infer_after(&self, config: &SourceConfig, landed: &Types) -> Inferred {
+    /// Like [`Self::infer`], after columns have `landed`. These continue as the contract continues
+    /// them.
+    pub(crate) fn infer_after(&self, config: &SourceConfig, landed: &LandedTypes) -> Inferred {
         let mut inferred = Inferred::default();
         let mut findings = ColumnFindings::default();
         for column in &self.columns {
@@ -270,11 +270,12 @@ impl Survey {
                 has_csv: has_csv_table(config),
                 places: &self.places,
             };
-            let r#type = match (declared, landed.get(&column.name)) {
+            let r#type = match (declared, landed.types.get(&column.name)) {
                 (Some(declared), _) => Some(declared.column_type()),
-                (None, Some(landed)) => {
+                (None, Some(before)) => {
+                    let is_large = landed.large_integers.contains(&column.name);
                     let types = own_types.unwrap_or(config.contract.types);
-                    Some(column.decide_landed(*landed, types, rules, &mut findings))
+                    Some(column.decide_landed((*before, is_large), types, rules, &mut findings))
                 }
                 (None, None) => column.decide(rules, &mut findings),
             };

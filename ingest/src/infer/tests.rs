@@ -277,6 +277,23 @@ fn amounts_name_the_settings_that_read_them_and_those_of_several_currencies_name
 }
 
 #[test]
+fn percentages_with_other_separators_than_those_of_csv_are_no_reason_for_a_reset() {
+    let comma = "csv = { decimal_separator = \",\", percent = true }\n";
+    let cells = ["1.1 %", "2.2 %", "3.3 %"].map(cell).to_vec();
+    let found = infer_values(cells, comma);
+    let warning = follow_settings(found.warnings[0].clone(), &config(comma));
+    assert_eq!(warning.code, "looks_like_percent");
+    assert_eq!(warning.key.as_deref(), Some("csv.decimal_separator"));
+    let message = warning.message;
+    assert!(
+        message.contains("although `csv.percent` is set")
+            && message.contains("`,` for decimals, none for thousands"),
+        "{message}"
+    );
+    assert!(!message.contains("reset"), "{message}");
+}
+
+#[test]
 fn advice_to_set_a_key_becomes_advice_to_reset_once_the_key_is_set() {
     let landed = |cells: &[&str], before: &str, now: &str| {
         let found = infer_values(cells.iter().map(|text| cell(text)).collect(), before);

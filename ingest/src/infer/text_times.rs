@@ -272,4 +272,24 @@ mod tests {
         assert_eq!(infer_texts(&texts, &config).warnings, []);
         assert_eq!(holding(&config, &landed), []);
     }
+
+    #[test]
+    fn the_warning_holds_until_all_formats_are_set_or_all_columns_are_declared() {
+        let mut config = source();
+        let mut survey = Survey::new(&config);
+        for text in ["2026-03-01", "2026-03-01T12:00:00Z"] {
+            let cell = |name: &str| (name.to_owned(), Value::Text(text.to_owned()));
+            let entries = vec![cell("at"), cell("until")];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        let landed = survey.infer(&config).warnings;
+        assert_eq!(landed.len(), 1, "{landed:?}");
+        config.contract.dates = vec!["rfc3339".into()];
+        assert_eq!(holding(&config, &landed), landed);
+        for (name, open) in [("at", &landed[..]), ("until", &[])] {
+            let column = config.contract.column.entry(name.to_owned()).or_default();
+            column.r#type = Some(DeclaredType::Text);
+            assert_eq!(holding(&config, &landed), open, "{name}");
+        }
+    }
 }

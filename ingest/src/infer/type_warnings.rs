@@ -18,21 +18,21 @@ use super::{
 };
 
 /// Most columns that a warning names.
-const NAMED: usize = 5;
+pub(super) const NAMED: usize = 5;
 
-const MISSING_SPELLINGS: &str = "missing_spellings";
-const ODD_VALUES: &str = "odd_values";
-const MIXED_TYPES: &str = "mixed_types";
-const LEADING_ZEROS: &str = "leading_zeros";
+pub(super) const MISSING_SPELLINGS: &str = "missing_spellings";
+pub(super) const ODD_VALUES: &str = "odd_values";
+pub(super) const MIXED_TYPES: &str = "mixed_types";
+pub(super) const LEADING_ZEROS: &str = "leading_zeros";
 pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
 pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
 pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
 pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
-const LOOKS_LIKE_DATES: &str = "looks_like_dates";
-const TEXT_TIMES: &str = "text_times";
-const LOCAL_TIMES: &str = "local_times";
-const AMBIGUOUS_DATES: &str = "ambiguous_dates";
+pub(crate) const LOOKS_LIKE_DATES: &str = "looks_like_dates";
+pub(super) const TEXT_TIMES: &str = "text_times";
+pub(super) const LOCAL_TIMES: &str = "local_times";
+pub(super) const AMBIGUOUS_DATES: &str = "ambiguous_dates";
 /// Code of the warning about columns that have landed with another type than a sample has. A run
 /// raises none: it counts the rejects.
 const OTHER_TYPES_LANDED: &str = "other_types_landed";
@@ -59,6 +59,12 @@ pub(crate) const TYPE_WARNINGS: [&str; 17] = [
     VERSION_IS_NUMBER,
     CSV_NOT_USED,
 ];
+
+/// Returns true for a warning about types of columns.
+#[must_use]
+pub fn is_about_types(warning: &Warning) -> bool {
+    TYPE_WARNINGS.contains(&warning.code.as_str())
+}
 
 /// Begin of the words about the values that configured formats of dates fit.
 pub(super) const DECLARED_FIT: &str = "the formats of `contract.dates` fit";
@@ -309,12 +315,7 @@ impl ColumnFindings {
                 &self.spaces,
                 &self.explain_spaces(config),
             ),
-            warn_of_columns(
-                LOOKS_LIKE_PERCENT,
-                "csv.percent",
-                &self.percents,
-                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17",
-            ),
+            self.warn_of_percents(config),
             warn_of_columns(
                 LOOKS_LIKE_CURRENCY,
                 "csv.currency",
@@ -322,6 +323,29 @@ impl ColumnFindings {
                 &self.explain_amounts(config),
             ),
         ]
+    }
+
+    /// Text columns of numbers with a percent sign. Where `csv.percent` is set, they have other separators.
+    fn warn_of_percents(&self, config: &SourceConfig) -> Option<Warning> {
+        let csv = &config.csv;
+        let decimal = csv.decimal_separator.unwrap_or('.');
+        let thousands = csv.thousands_separator;
+        let thousands = thousands.map_or_else(|| "none".to_owned(), |sign| format!("`{sign}`"));
+        let (key, explanation) = match csv.percent {
+            false => (
+                "csv.percent",
+                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17".to_owned(),
+            ),
+            true => (
+                "csv.decimal_separator",
+                format!(
+                    "numbers with a percent sign land as text although `csv.percent` is set, since they are no numbers with the separators of \
+                     `csv`: `{decimal}` for decimals, {thousands} for thousands; change these if all numbers of the source are written so, or \
+                     make numbers of the texts by a query in `dataset.sql`"
+                ),
+            ),
+        };
+        warn_of_columns(LOOKS_LIKE_PERCENT, key, &self.percents, &explanation)
     }
 
     /// Text columns whose values look like dates of another notation.

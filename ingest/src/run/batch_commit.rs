@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, mem};
 
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, DataFile, FilePart, Ledger, Position, SourceState},
+    commit::{
+        BatchCounts, ChildTable, CommitEntry, DataFile, FilePart, Ledger, Position, SourceState,
+    },
     config::CsvConfig,
     ids::{Name, Sequence},
     report::{Warning, replace_warning},
@@ -258,13 +260,26 @@ impl Run<'_> {
 
     /// Adds the warnings about the records of a batch and about its position, and logs new ones.
     fn update_warnings(&self, pending: &mut PendingBatch) {
+        // Warnings about the first columns are about all columns of a sample.
+        let has_landed = |last: &CommitEntry| !last.schema.columns.is_empty();
+        let has_columns = self.log.last().is_some_and(has_landed);
         for warning in mem::take(&mut pending.prepared.decided.warnings) {
-            if !pending.warnings.contains(&warning) {
+            if self.is_logged(&warning) && !pending.warnings.contains(&warning) {
                 warn!(source = %self.config.name, "{}", warning.message);
             }
-            replace_warning(&mut pending.warnings, warning);
+            match has_columns {
+                true => infer::add_column_warning(&mut pending.warnings, warning),
+                false => replace_warning(&mut pending.warnings, warning),
+            }
         }
         self.warn_of_position(&mut pending.warnings, &pending.position);
+    }
+
+    /// Returns false for a warning about types of columns that a trial has or the dataset expects.
+    fn is_logged(&self, warning: &Warning) -> bool {
+        let name = self.config.name.as_str();
+        let is_trial = self.context.is_trial && infer::is_about_types(warning);
+        !is_trial && !self.context.formatted_dates.cover(name, warning)
     }
 
     /// Returns the warnings of the last entry that still hold. Those about files hold for the run

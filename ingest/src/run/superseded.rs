@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{commit::Replaced, count::counted, ids::Name, report::Warning};
+use feedline_schemas::{
+    commit::{CommitEntry, Replaced},
+    config::SourceConfig,
+    count::counted,
+    ids::Name,
+    report::Warning,
+};
 
 use super::source_run::Run;
 use crate::{
@@ -95,11 +101,34 @@ impl Run<'_> {
             let are = if rows == 1 { "is" } else { "are" };
             let rows = counted(rows, "landed row");
             let message = format!(
-                "{which} {have} changed since being read: {rows} {are} superseded by the new content, and kept in `superseded/` of the source's landing folder"
+                "{which} {have} changed since being read: {rows} {are} superseded by the new content, and kept in `superseded/` of the source's landing folder{}",
+                warn_of_older_rows(self.config, self.log.entries(), urls)
             );
             let warning = Warning::new("file_replaced", message).with_key("files.changed");
             superseded.warnings.push(warning);
         }
         Ok(superseded)
     }
+}
+
+/// End of a message about replaced files, if their rows may take the place of rows with the same key
+/// that come from files read after them.
+fn warn_of_older_rows(
+    config: &SourceConfig,
+    entries: &[CommitEntry],
+    urls: &[String],
+) -> &'static str {
+    let has_order = config.key.is_empty() || config.version.is_some();
+    if has_order || !has_later_file(entries, urls) {
+        return "";
+    }
+    "; of the rows with one key a dataset reads the one that landed last, so the rows of this content take the place of those of files that were read later: set `version` to a column with their order if that matters"
+}
+
+/// Returns true if rows of another file have landed after some of the files at `urls`.
+fn has_later_file(entries: &[CommitEntry], urls: &[String]) -> bool {
+    let parts = entries.iter().flat_map(|entry| &entry.parts);
+    let parts = parts.filter(|part| part.records > 0);
+    let mut later = parts.skip_while(|part| !urls.contains(&part.url));
+    later.any(|part| !urls.contains(&part.url))
 }

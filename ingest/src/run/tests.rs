@@ -10,6 +10,7 @@ mod images;
 mod later_files;
 mod refresh;
 mod replay;
+mod resumed_pages;
 mod rounds;
 mod several;
 mod slices;
@@ -66,6 +67,8 @@ fn context(root: &Store) -> Context {
         secrets: Arc::new(Variables),
         hosts: Arc::default(),
         metrics: Arc::default(),
+        formatted_dates: Arc::default(),
+        is_trial: false,
         run_id: format!("run-{}", RUN.fetch_add(1, Ordering::Relaxed)),
         delta: false,
         cancel: watch::channel(false).1,

@@ -66,6 +66,15 @@ impl DecidedChildren {
         tables().for_each(|table| table.count_coerced(counts));
     }
 
+    /// Schema of each table, and the number of rows that have landed in it with the batch.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, (&RecordSchema, u64))> {
+        let tables = self.tables.iter();
+        tables.map(|table| {
+            let columns = (&table.schema, table.presence.rows);
+            (table.table.name.as_str(), columns)
+        })
+    }
+
     /// Log entry of each table, and its file if it has any rows in this batch.
     ///
     /// # Errors

@@ -160,6 +160,28 @@ async fn a_file_that_grows_20_times_and_is_replaced_5_times_has_its_rows_once() 
 }
 
 #[tokio::test]
+async fn an_older_file_that_is_replaced_puts_its_rows_above_newer_ones_with_a_warning() {
+    let check = async |more: &str, changed: &str, expected: bool| {
+        let place = Place::new(more);
+        for name in ["2024-01.csv", "2024-02.csv"] {
+            place.write(name, "id,v\n1,10\n2,20\n");
+            place.bring().await;
+        }
+        place.write(changed, "id,v\n1,10\n2,21\n");
+        let report = place.bring().await;
+        let mut warnings = report.sources[0].warnings.iter();
+        let warning = warnings.find(|warning| warning.code == "file_replaced");
+        let message = &warning.unwrap().message;
+        let is_named = message.contains("set `version` to a column");
+        assert_eq!(is_named, expected, "{more} {changed}: {message}");
+    };
+    check("key = ['id']", "2024-01.csv", true).await;
+    check("key = ['id']", "2024-02.csv", false).await;
+    check("key = ['id']\nversion = 'v'", "2024-01.csv", false).await;
+    check("", "2024-01.csv", false).await;
+}
+
+#[tokio::test]
 async fn files_without_the_data_of_others_keep_schema_and_field_ids() {
     let place = Place::new("");
     place.write("a.csv", "n,t\n1,x\n");
@@ -267,8 +289,11 @@ async fn a_packed_file_that_changes_is_replaced_whole() {
     place.check(&report, "n", &[1, 2, 3]).await;
     place.write("a.csv.gz", pack(""));
     let report = place.bring().await;
-    place.check(&report, "n", &[]).await;
+    place.check(&report, "n", &[1, 2, 3]).await;
     assert!(codes(&report).contains(&"empty_file"), "{report:?}");
+    place.write("a.csv.gz", pack("n\n"));
+    let report = place.bring().await;
+    place.check(&report, "n", &[]).await;
 }
 
 #[tokio::test]
@@ -486,4 +511,22 @@ async fn unused_settings_of_csv_are_no_warning_once_cells_of_csv_have_landed() {
         let is_found = warnings.any(|warning| warning.code == "csv_not_used");
         assert_eq!(is_found, is_expected, "{name}: {report:#?}");
     }
+}
+
+#[tokio::test]
+async fn files_with_and_without_percent_signs_are_reported() {
+    let place = Place::new("csv = { percent = true }");
+    place.write("jan.csv", "id,share\n1,5%\n2,10 %\n3,\n");
+    let is_warned = |report: &IngestReport| codes(report).contains(&"percent_mixed");
+    assert!(!is_warned(&place.bring().await));
+    place.write("feb.csv", "id,share\n4,0.05\n");
+    let report = place.bring().await;
+    assert!(is_warned(&report));
+    let mut warnings = report.sources[0].warnings.iter();
+    let warning = warnings.find(|warning| warning.code == "percent_mixed");
+    let message = &warning.unwrap().message;
+    assert!(
+        message.contains("`share` (2 of 3 values with the sign)"),
+        "{message}"
+    );
 }

@@ -307,18 +307,21 @@ async fn an_error_in_a_success_without_records_is_incomplete_and_names_error_pat
         r#", "error": null"#,
         r#", "errors": []"#,
         r#", "error": false"#,
+        r#", "error": {"code": 0, "message": "ok"}"#,
     ] {
         let server = Scripted::start([ok(&items(0..0, none))]).await;
         config.url = server.url.to_string();
         assert_eq!(run_once(&config).await.unwrap().0, 0, "{none}");
     }
-    // With records it is no refusal.
+    // With records it is no refusal, but may be a part of them.
     let server = Scripted::answering(|_, head| match param(head, "page") {
         Some(1) => ok(&items(0..3, r#", "errors": ["one row is late"]"#)),
         _ => empty(),
     })
     .await;
     config.url = server.url.to_string();
+    check(&config, 3, &["errors_beside_records"]).await;
+    config.error_path = Some(String::new());
     check(&config, 3, &[]).await;
 }
 

@@ -79,6 +79,7 @@ async fn images_land_as_bytes_and_other_bytes_as_text() {
             .starts_with("`image`, `photo.bytes`: cells that begin like image files land as bytes"),
         "{message}"
     );
+    assert!(message.contains("`kind = \"images\"`"), "{message}");
     assert_eq!(report.decisions["image_as_bytes"]["image"].count, 19);
     // A file of no images at all adds to the same column.
     let columns = vec![("image", binary(&[vec![1], vec![2]]))];

@@ -101,6 +101,26 @@ async fn fault_49_a_feed_that_has_not_changed_is_not_sent_again() {
     assert_eq!((report.rows, report.pages), (4, 2));
 }
 
+#[tokio::test]
+async fn deleted_records_of_an_unchanged_feed_come_back() {
+    let feed = Feed::start(&[(1, &[1, 2, 3])], true).await;
+    let (root, config) = (Store::memory(), feed.config(PaginationKind::None));
+    let run = async || counts(&ingest_once(&root, &config).await.unwrap());
+    assert_eq!(run().await[0], 3);
+    let mut pipeline = pipeline("in/*.csv");
+    pipeline.source = vec![config.clone()];
+    for is_dry in [true, false] {
+        crate::amend::delete(&pipeline, &config.name, &[0], &context(&root), is_dry)
+            .await
+            .unwrap();
+    }
+    assert_eq!(run().await[0], 3);
+    // The next request is conditional again.
+    assert_eq!(run().await[2], 1);
+    let conditional: Vec<bool> = feed.asked(0).into_iter().map(|(_, c)| c).collect();
+    assert_eq!(conditional, [false, false, true]);
+}
+
 async fn status_of(root: &Store) -> BatchCounts {
     entries(root).await.pop().unwrap().state.totals
 }
