@@ -66,13 +66,15 @@ impl<'b> FullBuild<'b> {
     pub(super) async fn run(mut self, started: Duration) -> Result<DatasetReport, Error> {
         let staged = Box::pin(self.stage_rows()).await?;
         let split_warnings = Box::pin(self.check_staged(&staged)).await?;
+        let moved = Box::pin(self.build.check_moved_rows(&staged.rows)).await?;
+        self.warnings.extend(moved);
         let fitted = Box::pin(self.fit_transform(&staged)).await?;
         Box::pin(self.find_warnings(&staged, split_warnings, &fitted)).await?;
         let layout = self.shard_layout(&fitted)?;
         let mut written = Box::pin(self.write_shards(&staged, &fitted, &layout)).await?;
         Box::pin(self.check_written(&staged, &fitted, &mut written, &layout)).await?;
         let profile = Box::pin(self.measure_profile(&staged, &fitted)).await?;
-        self.warn_of_written(&staged, &mut written, profile.as_ref());
+        self.warn_of_written(&staged, &fitted, &mut written, profile.as_ref());
         let page = Box::pin(self.look_up_page(&staged, profile.as_ref())).await?;
         self.build.check_unchanged().await?;
         let manifest = self.put_files(&fitted, written, &layout, profile.as_ref());

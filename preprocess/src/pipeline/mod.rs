@@ -8,6 +8,7 @@ mod entity_history;
 mod full;
 mod image_files;
 mod input;
+mod moved_rows;
 mod prepare;
 mod report;
 mod report_page;
@@ -83,6 +84,20 @@ pub async fn is_built_by(
     build.is_built_as(manifest).await
 }
 
+/// Checks that a build of `config` keeps the dataset of `manifest` or appends rows to it, rather than
+/// rebuilding it. Files of the dataset are not read.
+///
+/// # Errors
+/// As [`build`], as far as no row is read.
+pub async fn is_kept_by(
+    config: &PipelineConfig,
+    manifest: &Manifest,
+    context: &Context,
+) -> Result<bool, Error> {
+    let build = Box::pin(Build::prepare(config, context)).await?;
+    build.is_kept(manifest).await
+}
+
 /// Choice between appending to a dataset and rebuilding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -120,8 +135,13 @@ async fn build_by(
         } else {
             match Box::pin(build.check_appendable(manifest)).await? {
                 Ok(grown) => return Box::pin(build.add(grown)).await,
-                Err(NotAppendable { reason, earlier }) => {
+                Err(NotAppendable {
+                    reason,
+                    earlier,
+                    movable,
+                }) => {
                     build.previous.earlier = earlier;
+                    build.previous.movable = movable;
                     tracing::info!(dataset = %build.name, reason, "rebuilding and refitting the dataset from all rows");
                     build.previous.rebuild_reason = Some(reason);
                 }

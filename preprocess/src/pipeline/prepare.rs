@@ -13,7 +13,7 @@ use feedline_storage::Store;
 
 use super::{
     input::BuildInput,
-    sources::{BUILD_VERSION, chosen, frozen, input_hash},
+    sources::{BuildVersion, chosen, frozen, input_hash},
     tokenizer::TokenizerInput,
 };
 use crate::{
@@ -61,6 +61,8 @@ pub(super) struct PreviousDataset {
     pub(super) counts: PreviousCounts,
     /// Reason for a rebuild of an existing dataset.
     pub(super) rebuild_reason: Option<String>,
+    /// The dataset, if a rebuild can put its rows into other splits.
+    pub(super) movable: Option<Box<MovableDataset>>,
 }
 
 /// Counts of a dataset before rows are appended; all zero for a full build.
@@ -85,6 +87,43 @@ impl PreviousCounts {
             rejected: counts.rejected.clone(),
         }
     }
+}
+
+/// Settings of a dataset, compared with those of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DatasetSettings {
+    Same,
+    /// The same, but an earlier version of feedline built the dataset.
+    EarlierVersion,
+    Other,
+}
+
+/// Changes since a dataset was built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DatasetChanges {
+    pub(super) settings: DatasetSettings,
+    /// True if a joined source has changed.
+    pub(super) has_joined: bool,
+    /// True if a source of rows or a frozen one may have changed.
+    pub(super) has_rows: bool,
+    /// True if a source may lack rows that had landed.
+    pub(super) lacks_rows: bool,
+}
+
+/// Dataset whose rows can be in other splits once it is rebuilt.
+pub(super) struct MovableDataset {
+    pub(super) manifest: Manifest,
+    pub(super) settings: DatasetSettings,
+    /// True if columns of joined sources that have changed decide the splits.
+    pub(super) is_joined: bool,
+    /// True if the rebuild is refused where rows change their splits; otherwise it warns.
+    pub(super) is_refused: bool,
+    /// True if a row of the same content moves only where settings of the split have changed, which is no warning.
+    pub(super) ignores_equal: bool,
+    /// True if a source may lack rows that had landed: a row can have another landing position.
+    pub(super) lacks_rows: bool,
+    /// True if a row that is found neither by its landing position nor by its content can be in another split.
+    pub(super) hides_moves: bool,
 }
 
 /// Sources and transform of a dataset before more rows landed.
@@ -183,13 +222,13 @@ impl Build<'_> {
         config: &DatasetConfig,
         at: Option<[&[SourceReference]; 3]>,
     ) -> Hash128 {
-        self.inputs_of_version(BUILD_VERSION, config, at)
+        self.inputs_of_version(BuildVersion::CURRENT, config, at)
     }
 
     /// The same hash as a build of another `version` has it.
     pub(super) fn inputs_of_version(
         &self,
-        version: u32,
+        version: BuildVersion,
         config: &DatasetConfig,
         at: Option<[&[SourceReference]; 3]>,
     ) -> Hash128 {

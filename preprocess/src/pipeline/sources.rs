@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     config::{
-        Bounded, DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SeriesConfig,
+        Bounded, DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SameTime, SeriesConfig,
         SourceConfig, TargetColumns,
     },
     ids::{Hash128, Name, TableName},
@@ -19,10 +19,49 @@ use crate::{
 };
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
-pub(super) const BUILD_VERSION: u32 = 4;
+const BUILD_VERSION: u32 = 4;
 
-/// Version before it, so that a rebuild can name its reason.
-pub(super) const EARLIER_BUILD_VERSION: u32 = BUILD_VERSION - 1;
+/// Version of a build, as the hash of its inputs has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BuildVersion {
+    number: u32,
+    /// Order of versions that are texts; some builds of version 3 have it.
+    text_versions: Option<u32>,
+    /// Rules for several rows of a series at one instant, for datasets that have them; some builds of version 4 lack them.
+    series_rules: Option<u32>,
+}
+
+impl BuildVersion {
+    /// Version of this release.
+    pub(super) const CURRENT: Self = Self {
+        number: BUILD_VERSION,
+        text_versions: None,
+        series_rules: Some(1),
+    };
+
+    /// All versions before it that build other rows by `config`, so that a rebuild can name its reason.
+    pub(super) fn earlier(config: &DatasetConfig) -> impl Iterator<Item = Self> {
+        let numbers = 1..BUILD_VERSION;
+        let earlier = numbers.flat_map(|number| {
+            [None, Some(1)].map(|text_versions| Self {
+                number,
+                text_versions,
+                series_rules: None,
+            })
+        });
+        let without_rules = Self {
+            series_rules: None,
+            ..Self::CURRENT
+        };
+        earlier.chain(has_series_rules(config).then_some(without_rules))
+    }
+}
+
+/// Returns true if the rules of [`BuildVersion`] for series concern the dataset of `config`: several rows of an instant are one.
+fn has_series_rules(config: &DatasetConfig) -> bool {
+    let series = config.series.as_ref();
+    series.is_some_and(|series| series.duplicates != SameTime::Error)
+}
 
 /// Key of the source that is the test split.
 const FROZEN: &str = "dataset.split.frozen";
@@ -236,11 +275,17 @@ struct HashedInputs<'a> {
     /// The same of the joined sources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     joined_keys: Vec<(&'a [String], Option<&'a str>)>,
+    /// As [`BuildVersion`] has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text_versions: Option<u32>,
+    /// As [`BuildVersion`] has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series_rules: Option<u32>,
 }
 
-/// Hash of all that goes into a dataset of build version `build`; of its sources at other positions, where some are given.
+/// Hash of all that goes into a dataset of `version`; of its sources at other positions, where some are given.
 pub(super) fn input_hash(
-    build: u32,
+    version: BuildVersion,
     dataset: &Name,
     config: &DatasetConfig,
     tokenizer: Option<Hash128>,
@@ -264,7 +309,7 @@ pub(super) fn input_hash(
         Some(at) => at.map(|at| at.iter().collect()),
     };
     let inputs = HashedInputs {
-        build,
+        build: version.number,
         dataset,
         config,
         sources: own,
@@ -274,6 +319,8 @@ pub(super) fn input_hash(
         expect,
         keys,
         joined_keys,
+        text_versions: version.text_versions,
+        series_rules: version.series_rules.filter(|_| has_series_rules(config)),
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

@@ -220,7 +220,7 @@ impl Landed {
         }
         let TableName { source, table } = &self.reference.name;
         let (first, end) = (before.sequence, self.log_end());
-        if first > end.sequence || hash_of(&self.store, first).await? != Some(before.entry_hash) {
+        if !self.continues_from(before).await? {
             return Ok(Err(self.goes_elsewhere()));
         }
         let (mut entries, last_hash) = read_log(&self.store, source, Some(end.sequence)).await?;
@@ -260,6 +260,15 @@ impl Landed {
                 .map(|generation| generation.schema)
                 .collect(),
         }))
+    }
+
+    /// Returns true if its log has the entry at position `before`, so that a landing position up to there is still that of the
+    /// same row. Files read in place have no log.
+    pub(crate) async fn continues_from(&self, before: &SourceReference) -> Result<bool, Error> {
+        let first = before.sequence;
+        Ok(self.in_place.is_none()
+            && first <= self.log_end().sequence
+            && hash_of(&self.store, first).await? == Some(before.entry_hash))
     }
 
     /// Returns the reason why it has no rows.

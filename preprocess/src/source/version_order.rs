@@ -207,6 +207,16 @@ pub(crate) async fn check_versions(
     Ok(warning)
 }
 
+/// Returns true if `warning` advises a declaration about the versions of `source` that has been made since.
+pub(crate) fn is_declared_since(warning: &Warning, source: &Landed) -> bool {
+    let records = source.records.as_deref().unwrap_or(source);
+    let version = records.version.as_deref();
+    let name = records.reference.name.to_string();
+    version
+        .filter(|_| records.has_declared_version)
+        .is_some_and(|column| warnings::advises_text(warning, &name, column))
+}
+
 /// Counts and examples of the texts in `column`, by their notations.
 async fn texts_by_notation(
     session: &SessionContext,

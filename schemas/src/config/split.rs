@@ -80,7 +80,8 @@ const KEYS: KeyTable = KeyTable {
 #[serde(deny_unknown_fields, default)]
 struct Keys {
     /// Rule of the split; the other keys depend on it. `key` (default): a hash of the key or
-    /// content, so that a row stays in its split when others are added. `range`: the order of rows:
+    /// content, so that a row stays in its split when others are added, except for images and texts
+    /// that share a split with similar new ones. `range`: the order of rows:
     /// training first, then validation, then test, by their fractions. `time`: the time in a
     /// column, independent of the order in which rows landed. `expression`: an SQL expression over
     /// the row that returns its split. `column`: a column that names the split, for data that is
@@ -97,7 +98,10 @@ struct Keys {
     /// splits. `time`: a group belongs to the split of its last row, and its earlier rows in
     /// another split are filtered out. `expression`, `column`: the key does not decide the split,
     /// but a group in two splits stops the build. If a source has a `key`, name that key here:
-    /// otherwise an updated row is another row by its content, and its split may change.
+    /// otherwise an updated row is another row by its content, and its split may change. The same
+    /// holds for columns of `dataset.join`, which are part of the content. A build where joined
+    /// columns would change splits stops until `--refit`; other changes are a warning
+    /// (`rows_changed_split`).
     key: Vec<String>,
     /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or listed in
     /// `dataset.null_values` or `dataset.missing_values`): `own` (default), `one` or `reject`. A
@@ -111,8 +115,7 @@ struct Keys {
     /// are filtered out, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); for an integer
     /// column, a number in the unit of the column. Default 0.
     embargo: Embargo,
-    /// Text mixed into the hash. Another salt makes another split; adding rows never moves old
-    /// ones. Default `feedline`.
+    /// Text mixed into the hash. Another salt makes another split. Default `feedline`.
     salt: Option<String>,
     /// `expression`: SQL over the columns of a row that returns `train`, `validation` or `test`,
     /// such as

@@ -118,12 +118,11 @@ impl<'b> AppendBuild<'b> {
         let mut written = build.write(&staged.rows, &fitted, layout, scratch).await?;
         let artefact = fitted.transform.artefact();
         Box::pin(self.check_written(artefact, &mut written)).await?;
-        let added = self.look_at(&written.splits, &staged.known, u64::MAX);
-        let added = Box::pin(added).await?;
+        let added = Box::pin(self.measure_written(&written.splits, &staged)).await?;
         check_leaks(&staged.there, &added)?;
         let shifts = find_shifts(artefact, &staged.there, &added, &self.counts.classes);
         let targets = targets_of_all(artefact, &staged.there, &added);
-        self.warn_of_written(artefact, &written);
+        self.warn_of_written(artefact, &staged.rows, &written);
         let (session, names) = (&self.session, &build.input.names);
         Ok(AppendOutcome {
             counts: self.counts,
@@ -237,14 +236,34 @@ impl<'b> AppendBuild<'b> {
         build.audit(&written.splits, &self.layout).await
     }
 
-    /// Warns of unknown categories, and of a number that many of the written targets have.
-    fn warn_of_written(&mut self, artefact: &TransformArtefact, written: &Written) {
+    /// Warns of unknown categories, of capped cells, and of a number that many of the written targets have.
+    fn warn_of_written(
+        &mut self,
+        artefact: &TransformArtefact,
+        staged: &Staged,
+        written: &Written,
+    ) {
         let rows = rows_of(&written.splits);
         let unknown = unknown_categories(&written.unknown, rows, &Split::ALL);
-        let spec = &self.build.spec;
+        let (build, spec) = (self.build, &self.build.spec);
+        let read = Split::ALL.map(|split| staged.rows(split));
+        let capped = build.mostly_capped(artefact, written.capped.clone(), read, &Split::ALL);
         let repeated = written.repeated_targets(artefact, spec, "appended training row");
         self.warnings.extend(unknown);
+        self.warnings.extend(capped);
         self.warnings.extend(repeated);
+    }
+
+    /// Looks the keys that the dataset has up in the new shards, `splits`, and measures their training rows beside those before.
+    async fn measure_written(
+        &self,
+        splits: &[SplitShards],
+        staged: &StagedAppend,
+    ) -> Result<ShardIndex, Error> {
+        let mut added = self.look_at(splits, &staged.known, u64::MAX).await?;
+        let store = &self.build.store;
+        added.count_unlike(&staged.there, store, splits).await?;
+        Ok(added)
     }
 
     /// Looks the keys `wanted` up in `splits`, and measures the first `measured` training shards.

@@ -13,17 +13,17 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    operators::split::Rule,
+    operators::{join, split::Rule},
     pipeline::{
-        prepare::{Build, Earlier},
-        sources::EARLIER_BUILD_VERSION,
+        prepare::{Build, DatasetChanges, DatasetSettings, Earlier, MovableDataset},
+        sources::BuildVersion,
     },
     schema::{
         column_roles,
         landed_columns::{self, shown, values_of},
     },
     shards::manifest::{is_whole, read_transform},
-    source::landing_zone::Landed,
+    source::landing_zone::{Generation, Landed},
 };
 
 /// A dataset, and what is to be added to it.
@@ -38,7 +38,15 @@ pub(in crate::pipeline) struct AppendableDataset {
 /// Rows of each source that landed after a position, and the schemas of those before it.
 struct RowsBehind {
     behind: Vec<Landed>,
-    schemas: Vec<RecordSchema>,
+    schemas: EarlierSchemas,
+}
+
+/// Schemas of all that had landed when a dataset was built.
+struct EarlierSchemas {
+    /// Schemas of the sources of rows.
+    own: Vec<RecordSchema>,
+    /// Joined sources with their schemas, without files.
+    joined: Vec<Landed>,
 }
 
 /// Cause of a rebuild that can move rows to another split.
@@ -52,6 +60,8 @@ pub(in crate::pipeline) struct NotAppendable {
     pub(in crate::pipeline) reason: String,
     /// Sources and transform of the dataset, if more rows have landed since.
     pub(in crate::pipeline) earlier: Option<Earlier>,
+    /// The dataset, if the rebuild can put its rows into other splits.
+    pub(in crate::pipeline) movable: Option<Box<MovableDataset>>,
 }
 
 impl From<String> for NotAppendable {
@@ -59,6 +69,7 @@ impl From<String> for NotAppendable {
         Self {
             reason,
             earlier: None,
+            movable: None,
         }
     }
 }
@@ -81,20 +92,34 @@ impl Build<'_> {
         }
         self.warn_of_licences(&manifest.sources);
         let [before, joined, frozen] = self.input.references_by_role(&manifest.sources);
-        let RowsBehind { behind, schemas } = match self.find_new_rows(&manifest, before).await? {
+        let RowsBehind { behind, schemas } = match self.find_new_rows(&manifest).await? {
             Ok(found) => found,
-            Err(reason) => return Ok(Err(reason.into())),
+            Err(reason) => return Ok(Err(self.rebuild_without_rows(manifest, reason).await?)),
         };
         let is_beside = self.has_changed_beside(joined, frozen);
-        if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
+        let has_rows = behind.iter().any(|landed| landed.rows() > 0);
+        if is_beside || has_rows {
             self.check_splits_stay(ROWS_LANDED)?;
         }
-        if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside)? {
-            return Ok(Err(reason.into()));
+        let changes = DatasetChanges {
+            settings: self.compare_settings(&manifest, &schemas),
+            has_joined: has_changed(&self.input.joined, joined),
+            has_rows: has_rows || has_changed(&self.input.frozen, frozen),
+            lacks_rows: false,
+        };
+        if let Some(reason) = self.why_rebuild(&schemas, changes.settings, is_beside)? {
+            return Ok(Err(NotAppendable {
+                movable: self.movable(manifest, changes),
+                ..NotAppendable::from(reason)
+            }));
         }
-        if let Some(reason) = self.obstacle().or_else(|| self.other_columns(&schemas)) {
+        if let Some(reason) = self.other_columns(&schemas).or_else(|| self.obstacle()) {
             let earlier = self.made_of(&manifest, before, &behind).await?;
-            return Ok(Err(NotAppendable { reason, earlier }));
+            return Ok(Err(NotAppendable {
+                reason,
+                earlier,
+                movable: self.movable(manifest, changes),
+            }));
         }
         if !is_whole(&self.store, &manifest).await? {
             return Ok(Err("it is damaged".to_owned().into()));
@@ -108,6 +133,34 @@ impl Build<'_> {
             artefact,
             behind,
         }))
+    }
+
+    /// The rebuild of the dataset of `manifest` where a source no longer has all rows that it was built from, for this `reason`.
+    async fn rebuild_without_rows(
+        &self,
+        manifest: Manifest,
+        reason: String,
+    ) -> Result<NotAppendable, Error> {
+        let [before, joined, _] = self.input.references_by_role(&manifest.sources);
+        let mut is_same_log = true;
+        for (source, before) in self.input.sources.iter().zip(before) {
+            is_same_log = is_same_log && source.continues_from(before).await?;
+        }
+        let changes = DatasetChanges {
+            settings: self.compare_settings_now(&manifest),
+            has_joined: has_changed(&self.input.joined, joined),
+            has_rows: true,
+            lacks_rows: true,
+        };
+        // In another log a landing position is that of another row.
+        let movable = match is_same_log {
+            true => self.movable(manifest, changes),
+            false => None,
+        };
+        Ok(NotAppendable {
+            movable,
+            ..NotAppendable::from(reason)
+        })
     }
 
     /// Warns of licences that are others than in the dataset, which was made of the sources `before`.
@@ -127,25 +180,22 @@ impl Build<'_> {
     /// Returns true if sources that are joined to the rows, or compared with them, have other
     /// positions than these.
     fn has_changed_beside(&self, joined: &[SourceReference], frozen: &[SourceReference]) -> bool {
-        let now = self.input.joined.iter().chain(&self.input.frozen);
-        let mut both = now.zip(joined.iter().chain(frozen));
-        both.any(|(now, before)| now.reference != *before)
+        has_changed(&self.input.joined, joined) || has_changed(&self.input.frozen, frozen)
     }
 
-    /// Finds the rows that landed after the positions in `before`, or the reason why a source has other rows.
+    /// Finds the rows that have landed since the dataset of `manifest` was built, or the reason why a source has other rows.
     async fn find_new_rows(
         &self,
         manifest: &Manifest,
-        before: &[SourceReference],
     ) -> Result<Result<RowsBehind, String>, Error> {
-        let (mut behind, mut schemas) = (Vec::new(), Vec::new());
+        let [before, joined, _] = self.input.references_by_role(&manifest.sources);
+        let (mut behind, mut own) = (Vec::new(), Vec::new());
         for (source, before) in self.input.sources.iter().zip(before) {
             let found = match source.behind(before).await? {
                 Ok(found) => found,
                 Err(reason) => {
                     // New files sort before existing ones.
-                    let is_same = self.matches(&self.spec.config, manifest)
-                        || self.is_of_earlier_version(manifest);
+                    let is_same = self.compare_settings_now(manifest) != DatasetSettings::Other;
                     if source.in_place.is_some() && is_same {
                         self.check_splits_stay(ROWS_LANDED)?;
                     }
@@ -161,20 +211,43 @@ impl Build<'_> {
                 }
             };
             behind.push(found.landed);
-            schemas.extend(found.schemas);
+            own.extend(found.schemas);
         }
+        let joined = self.joined_before(joined).await?;
+        let schemas = EarlierSchemas { own, joined };
         Ok(Ok(RowsBehind { behind, schemas }))
     }
 
-    /// Reason for a rebuild from a changed configuration or source, if any. `is_beside` says that a source beside the rows has
-    /// changed.
+    /// The joined sources with the schemas of what had landed up to the positions in `before`. One that no longer has the rows
+    /// up to there has the schemas of now.
+    async fn joined_before(&self, before: &[SourceReference]) -> Result<Vec<Landed>, Error> {
+        let mut joined = Vec::with_capacity(before.len());
+        for (source, before) in self.input.joined.iter().zip(before) {
+            let mut earlier = source.clone();
+            if source.reference != *before
+                && let Ok(found) = source.behind(before).await?
+            {
+                let schemas = found.schemas.into_iter();
+                let generations = schemas.map(|schema| Generation {
+                    schema,
+                    files: Vec::new(),
+                });
+                earlier.generations = generations.collect();
+            }
+            joined.push(earlier);
+        }
+        Ok(joined)
+    }
+
+    /// Reason for a rebuild of a dataset with these `settings` from a changed configuration or source, if any. `is_beside` says
+    /// that a source beside the rows has changed.
     fn why_rebuild(
         &self,
-        manifest: &Manifest,
-        schemas: &[RecordSchema],
+        schemas: &EarlierSchemas,
+        settings: DatasetSettings,
         is_beside: bool,
     ) -> Result<Option<String>, Error> {
-        if self.matches(&self.spec.config, manifest) || self.matched_at(schemas, manifest) {
+        if settings == DatasetSettings::Same {
             let reason =
                 "a source that is joined to its rows, or compared with them, has landed more rows";
             return Ok(is_beside.then(|| reason.to_owned()));
@@ -182,7 +255,7 @@ impl Build<'_> {
         if let Some(columns) = self.other_columns(schemas) {
             return Ok(Some(columns));
         }
-        if self.is_of_earlier_version(manifest) {
+        if settings == DatasetSettings::EarlierVersion {
             self.check_splits_stay("an earlier version of feedline built the dataset")?;
             let reason = "an earlier version of feedline built it, and this one can build other rows from the same data";
             return Ok(Some(reason.to_owned()));
@@ -191,11 +264,32 @@ impl Build<'_> {
         Ok(Some(reason.to_owned()))
     }
 
-    /// Returns true if the version of feedline before this one built the dataset of `manifest` by this configuration.
+    /// Returns true if an earlier version of feedline built the dataset of `manifest` by this configuration.
     fn is_of_earlier_version(&self, manifest: &Manifest) -> bool {
-        let (config, version) = (&self.spec.config, EARLIER_BUILD_VERSION);
         let at = self.input.references_by_role(&manifest.sources);
-        self.inputs_of_version(version, config, Some(at)) == manifest.input_hash
+        let hash_of = |version| self.inputs_of_version(version, &self.spec.config, Some(at));
+        let mut earlier = BuildVersion::earlier(&self.spec.config);
+        earlier.any(|version| hash_of(version) == manifest.input_hash)
+    }
+
+    /// Compares the settings of the dataset of `manifest`, which was built when only files of `schemas` had landed.
+    fn compare_settings(&self, manifest: &Manifest, schemas: &EarlierSchemas) -> DatasetSettings {
+        let now = self.compare_settings_now(manifest);
+        match now != DatasetSettings::Same && self.matched_at(schemas, manifest) {
+            true => DatasetSettings::Same,
+            false => now,
+        }
+    }
+
+    /// Compares the settings of the dataset of `manifest`, as if the columns that had landed then were those of now.
+    fn compare_settings_now(&self, manifest: &Manifest) -> DatasetSettings {
+        if self.matches(&self.spec.config, manifest) {
+            return DatasetSettings::Same;
+        }
+        match self.is_of_earlier_version(manifest) {
+            true => DatasetSettings::EarlierVersion,
+            false => DatasetSettings::Other,
+        }
     }
 
     /// Returns true if `config` over the rows of `manifest` gives its dataset.
@@ -205,7 +299,7 @@ impl Build<'_> {
     }
 
     /// Returns true if this configuration gave the dataset of `manifest` when only files of `schemas` had landed.
-    fn matched_at(&self, schemas: &[RecordSchema], manifest: &Manifest) -> bool {
+    fn matched_at(&self, schemas: &EarlierSchemas, manifest: &Manifest) -> bool {
         let config = self.resolved(schemas);
         config.is_some_and(|config| self.matches(&config, manifest))
     }
@@ -223,15 +317,47 @@ impl Build<'_> {
             return Ok(true);
         }
         // Steps without columns take those that had landed then.
-        let [before, ..] = self.input.references_by_role(&manifest.sources);
-        let mut schemas = Vec::new();
-        for (source, before) in self.input.sources.iter().zip(before) {
-            match source.behind(before).await? {
-                Ok(found) => schemas.extend(found.schemas),
-                Err(_) => return Ok(false),
-            }
+        let found = self.rows_behind(manifest).await?;
+        Ok(found.is_some_and(|found| self.matched_at(&found.schemas, manifest)))
+    }
+
+    /// Returns true if a build keeps the dataset of `manifest` or appends rows to it, and false if it rebuilds it or fails.
+    /// Does not look for damaged files.
+    pub(in crate::pipeline) async fn is_kept(&self, manifest: &Manifest) -> Result<bool, Error> {
+        if manifest.input_hash == self.input.hash {
+            return Ok(true);
         }
-        Ok(self.matched_at(&schemas, manifest))
+        if !self.input.is_of(&manifest.sources) {
+            return Ok(false);
+        }
+        let [_, joined, frozen] = self.input.references_by_role(&manifest.sources);
+        let Some(RowsBehind { behind, schemas }) = self.rows_behind(manifest).await? else {
+            return Ok(false);
+        };
+        let is_built = self.compare_settings(manifest, &schemas) == DatasetSettings::Same;
+        let has_rows = behind.iter().any(|landed| landed.rows() > 0);
+        let is_refused = has_rows && self.check_splits_stay(ROWS_LANDED).is_err();
+        let is_rebuilt = self.has_changed_beside(joined, frozen)
+            || self.obstacle().is_some()
+            || self.other_columns(&schemas).is_some();
+        Ok(is_built && !is_refused && !is_rebuilt)
+    }
+
+    /// Finds the rows that have landed since the dataset of `manifest` was built. `None` if a source no longer has the rows
+    /// before.
+    async fn rows_behind(&self, manifest: &Manifest) -> Result<Option<RowsBehind>, Error> {
+        let [before, joined, _] = self.input.references_by_role(&manifest.sources);
+        let (mut behind, mut own) = (Vec::new(), Vec::new());
+        for (source, before) in self.input.sources.iter().zip(before) {
+            let Ok(found) = source.behind(before).await? else {
+                return Ok(None);
+            };
+            behind.push(found.landed);
+            own.extend(found.schemas);
+        }
+        let joined = self.joined_before(joined).await?;
+        let schemas = EarlierSchemas { own, joined };
+        Ok(Some(RowsBehind { behind, schemas }))
     }
 
     /// Returns the sources and transform of the dataset of `manifest`, if rows have landed `behind`
@@ -257,11 +383,14 @@ impl Build<'_> {
     }
 
     /// The configuration as it was resolved when only files of `schemas` had landed.
-    fn resolved(&self, schemas: &[RecordSchema]) -> Option<DatasetConfig> {
-        let is_plain = self.input.query.is_none() && self.spec.joins.is_empty();
-        let spec =
-            is_plain.then(|| column_roles::resolve(self.dataset, &landed_columns::merge(schemas)));
-        Some(spec?.ok()?.config)
+    fn resolved(&self, schemas: &EarlierSchemas) -> Option<DatasetConfig> {
+        if self.input.query.is_some() {
+            return None;
+        }
+        let mut columns = landed_columns::merge(&schemas.own);
+        join::resolve(self.dataset, &mut columns, &schemas.joined).ok()?;
+        let spec = column_roles::resolve(self.dataset, &columns).ok()?;
+        Some(spec.config)
     }
 
     /// Fails if new rows could move existing rows to another split.
@@ -377,8 +506,8 @@ impl Build<'_> {
     }
 
     /// Columns that are not what they were when only files of `schemas` had landed.
-    fn other_columns(&self, schemas: &[RecordSchema]) -> Option<String> {
-        let before = landed_columns::merge(schemas);
+    fn other_columns(&self, schemas: &EarlierSchemas) -> Option<String> {
+        let before = landed_columns::merge(&schemas.own);
         let today = self
             .input
             .sources
@@ -446,4 +575,10 @@ impl Build<'_> {
             other.name
         ))
     }
+}
+
+/// Returns true if these sources have other positions than `before`.
+fn has_changed(now: &[Landed], before: &[SourceReference]) -> bool {
+    let mut both = now.iter().zip(before);
+    both.any(|(now, before)| now.reference != *before)
 }

@@ -97,6 +97,10 @@ impl Build<'_> {
         before: &Manifest,
         added: &AppendOutcome,
     ) -> Result<Vec<Warning>, Error> {
+        // The rows appended last stay the last.
+        if self.input.rows == 0 {
+            return Ok(before.warnings.clone());
+        }
         let counts = together(&before.counts, &added.counts);
         let duplicates = match self.drops_copies() {
             true => warnings::duplicates_dropped(

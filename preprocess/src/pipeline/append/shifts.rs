@@ -69,6 +69,8 @@ fn share(count: u64, rows: u64) -> Measured {
         rows: rows as f64,
         mean,
         variance: mean * (1.0 - mean),
+        range: [0.0, 1.0],
+        unlike: None,
     }
 }
 

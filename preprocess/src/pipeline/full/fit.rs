@@ -12,7 +12,7 @@ use feedline_schemas::{
 use super::{FullBuild, stage::StagedDataset};
 use crate::{
     Error, TrainSplit, Transform,
-    fit::{CANNOT_FIT, fit, fit_parts, fit_payload},
+    fit::{CANNOT_FIT, NO_FEATURE, fit, fit_parts, fit_payload},
     operators::join::Join,
     pass_progress::PassProgress,
     pipeline::{
@@ -20,12 +20,16 @@ use crate::{
         tokenizer::{self, TokenizerFile},
         write_pass::Fitted,
     },
+    schema::landed_columns::shown,
     shards::shard_layout::ShardLayout,
     staging::Staged,
     tokenizer::Encoder,
     transform::Characters,
     warnings,
 };
+
+/// Most columns that the error of a dataset without a feature names.
+const NAMED: usize = 5;
 
 /// The fitted transform of a dataset, and the columns that are no features.
 pub(super) struct FittedDataset {
@@ -60,6 +64,7 @@ impl FullBuild<'_> {
         let reasons = without_values.keys();
         left_out.extend(reasons.map(|name| (name.clone(), warnings::NO_TRAIN_VALUE)));
         let fitted = self.fit(&staged.rows, &left_out).await;
+        let fitted = fitted.map_err(|error| mention_left_out(error, &left_out));
         let fitted = fitted.map_err(|error| self.mention_join(error))?;
         Ok(FittedDataset {
             fitted: Arc::new(fitted),
@@ -216,6 +221,22 @@ impl FullBuild<'_> {
             (None, Some(_)) => Layout::Images { target },
             (None, None) => Layout::Dense { features, target },
         }
+    }
+}
+
+/// Adds to the error of a dataset without a feature the columns that the fit left out, with the reasons.
+fn mention_left_out(error: Error, left_out: &BTreeMap<String, &'static str>) -> Error {
+    let reasons = left_out.iter().take(NAMED);
+    let reasons = reasons.map(|(name, reason)| format!("`{}` {reason}", shown(name)));
+    let reasons: Vec<String> = reasons.collect();
+    match error {
+        Error::Config { key, reason } if reason == NO_FEATURE && !reasons.is_empty() => {
+            let reasons = reasons.join(", ");
+            let advice =
+                "list one in `dataset.categorical`, or set `dataset.kind` for images or documents";
+            Error::config(key, format!("{reason}: {reasons}; {advice}"))
+        }
+        other => other,
     }
 }
 

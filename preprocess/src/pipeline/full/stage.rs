@@ -161,9 +161,11 @@ impl<'b> FullBuild<'b> {
         let unexpected = build.unexpected(session, rows, &self.rejects);
         self.counts.unexpected = Box::pin(unexpected).await?;
         build.check_splits(staged.split_rows(), None, &self.rejects)?;
-        let (groups, warnings) = Box::pin(build.check_groups(session, rows, &self.rejects)).await?;
+        let checked = Box::pin(build.check_groups(session, rows, &self.rejects)).await?;
+        let (groups, mut warnings) = checked;
         self.counts.groups = groups;
         lookback_leak::check(build.spec.series.as_deref(), rows).await?;
+        warnings.extend(build.range_not_by_time(rows).await?);
         let near_dup = staged.near_dup.as_ref();
         if let Some(near_dup) = near_dup.filter(|_| !build.cuts_documents()) {
             near_dup.audit(session, rows).await?;

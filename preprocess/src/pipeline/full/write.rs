@@ -91,10 +91,11 @@ impl FullBuild<'_> {
     pub(super) fn warn_of_written(
         &mut self,
         staged: &StagedDataset<'_>,
+        fitted: &FittedDataset,
         written: &mut Written,
         profile: Option<&DatasetProfile>,
     ) {
-        let build = self.build;
+        let (build, artefact) = (self.build, fitted.artefact());
         let far: Vec<_> = profile
             .into_iter()
             .flat_map(profile::outside::far)
@@ -109,6 +110,10 @@ impl FullBuild<'_> {
         let unknown = std::mem::take(&mut written.unknown);
         let unknown = build.unknown_categories(unknown, read, &self.warnings);
         self.warnings.extend(unknown);
+        let capped = std::mem::take(&mut written.capped);
+        let beside = [Split::Validation, Split::Test];
+        let capped = build.mostly_capped(artefact, capped, staged.split_rows(), &beside);
+        self.warnings.extend(capped);
         self.warnings.extend(written.equal.take());
     }
 }

@@ -13,6 +13,7 @@ use feedline_schemas::{
     manifest::Split,
     progress::{Event, Progress},
     record::ColumnType::{self, Bool, Float64, Int64, Utf8},
+    report::FeatureShift,
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store};
 use serde_json::{Value, json};
@@ -712,6 +713,40 @@ async fn training_rows_that_lie_elsewhere_than_those_fitted_on_are_told() {
     assert!(deviations("kind=__unknown__").unwrap() > 1.0);
     assert!(deviations("kind=x").unwrap() < -0.5);
     assert_eq!(deviations("price"), None);
+}
+
+#[tokio::test]
+async fn many_rows_that_differ_from_a_constant_feature_are_a_shift_whatever_extremes_they_have() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    let dataset =
+        format!("{DATASET}step = [{{ type = \"impute\" }}, {{ type = \"categories\" }}]\n");
+    let with_sizes = |range: Range<u64>, size: fn(u64) -> f64| -> Vec<Cells> {
+        let mut cells = rows(range.clone());
+        for (i, row) in range.zip(&mut cells) {
+            row[1] = json!(size(i));
+        }
+        cells
+    };
+    zone.batch(&with_sizes(0..600, |_| 0.0)).await;
+    build_with(&root, &dataset, 2).await.unwrap();
+    // By their moments, those of a million may be all that differ.
+    let extreme = |i: u64| match i % 8 {
+        0 if i < 632 => 1e6,
+        0 => (i % 5) as f64 + 1.0,
+        _ => 0.0,
+    };
+    zone.batch(&with_sizes(600..900, extreme)).await;
+    let added = build_with(&root, &dataset, 2).await.unwrap().added.unwrap();
+    let is_size = |shift: &FeatureShift| shift.feature == "size";
+    assert!(added.shifts.iter().any(is_size), "{:?}", added.shifts);
+    let few = |i: u64| match i {
+        910..913 => (i - 905) as f64,
+        _ => 0.0,
+    };
+    zone.batch(&with_sizes(900..1200, few)).await;
+    let added = build_with(&root, &dataset, 2).await.unwrap().added.unwrap();
+    assert!(!added.shifts.iter().any(is_size), "{:?}", added.shifts);
 }
 
 #[tokio::test]

@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// Returns true first if `dataset` has the settings of the manifest `built`, and then if a build keeps the dataset.
+async fn built_and_kept(root: &Store, dataset: &str, built: &Manifest) -> (bool, bool) {
+    let (context, _scratch) = context(root, 2);
+    let config = pipeline(dataset);
+    (
+        is_built_by(&config, built, &context).await.unwrap(),
+        is_kept_by(&config, built, &context).await.unwrap(),
+    )
+}
+
 /// Rows as [`row`] has them, the column at each of `places` as text.
 fn as_text(range: Range<u64>, places: &[usize]) -> Vec<Cells> {
     let text = |i: u64| {
@@ -55,4 +65,36 @@ async fn columns_that_the_dataset_reads_are_named_with_their_types() {
             "columns are new, or of another type than before: `size` (numbers before, text now), `late` (new)"
         )
     );
+}
+
+#[tokio::test]
+async fn a_dataset_is_kept_until_a_column_lands_that_it_reads() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let built = manifest(&root).await;
+    let other = format!("{DATASET}dedup = \"none\"\n");
+    assert_eq!(built_and_kept(&root, DATASET, &built).await, (true, true));
+    assert_eq!(built_and_kept(&root, &other, &built).await, (false, false));
+    zone.batch(&rows(600..700)).await;
+    assert_eq!(built_and_kept(&root, DATASET, &built).await, (true, true));
+    let mut columns = COLUMNS.to_vec();
+    columns.push(("late", Bool));
+    zone.evolve(&columns);
+    let mut rows = rows(700..800);
+    rows.iter_mut().for_each(|row| row.push(json!(true)));
+    zone.batch(&rows).await;
+    assert_eq!(built_and_kept(&root, DATASET, &built).await, (true, false));
+}
+
+#[tokio::test]
+async fn a_dataset_whose_rows_could_change_their_split_is_kept_until_rows_land() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset = format!("{DATASET}split = {{ by = \"range\" }}\n");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let built = manifest(&root).await;
+    assert_eq!(built_and_kept(&root, &dataset, &built).await, (true, true));
+    zone.batch(&rows(600..700)).await;
+    assert_eq!(built_and_kept(&root, &dataset, &built).await, (true, false));
 }
