@@ -21,7 +21,7 @@ use crate::{
         join::{asof, key},
         missing_filter, row_check,
         split::{self, frozen, integers, missing, named, range, time},
-        time_series::{RepeatedTimeCheck, instant},
+        time_series::{RepeatedTimeCheck, instant, untimed},
     },
     source::version_order::{VersionForm, VersionOrder},
     statistics::aggregates::CELL,
@@ -32,7 +32,7 @@ macro_rules! first_of_functions {
     ($with:ident($($argument:expr),*)) => {
         first_of_functions!(@ $with($($argument),*);
             asof::Side, conflicts::Conflicting, content_hash::ContentHash, document::Prepared, document::Quality, document::Redactions, expectations::Rows,
-            frozen::OfFrozen, instant::Instant, instant::Untimed, integers::Exact, key::Key, key::Missed,
+            frozen::OfFrozen, instant::Instant, untimed::Untimed, integers::Exact, key::Key, key::Missed,
             missing::HasKey, missing::KeyGroup,
             named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::CanonicalText,
             range::ByPlace, range::Embargo, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
@@ -232,7 +232,10 @@ mod tests {
         ("feedline_split_by_time", r#"{"starts":[1,2],"embargo":3}"#),
         ("feedline_text", "null"),
         ("feedline_timeless", r#"{"at":"t"}"#),
-        ("feedline_untimed", r#"{"column":"t"}"#),
+        (
+            "feedline_untimed",
+            r#"{"column":"t","instant":{"format":null,"unit":null,"zone":"Europe/Rome","is_later":false}}"#,
+        ),
         ("feedline_version_form", "null"),
         ("feedline_version_order", "null"),
     ];

@@ -11,10 +11,13 @@
 
 mod asked_rows;
 mod faults;
+mod file_columns;
 mod local_new_times;
+mod new_entities;
 mod open;
 mod pace;
 mod series_rows;
+mod window_cells;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,11 +32,15 @@ use feedline_storage::Store;
 
 pub use self::series_rows::SeriesRows;
 use super::prepare::Build;
-use crate::{Context, Error, Fault, Transform};
+use crate::{Context, Error, Fault, Transform, UnusualCells};
 
 /// Rows in a separate landing zone.
 #[derive(Clone, Debug)]
 pub struct LandedRows {
+    /// File that the rows come from, as errors name it.
+    pub file: String,
+    /// True if the format of the file lists its columns, as that of CSV and of Parquet does.
+    pub lists_columns: bool,
     /// Its root.
     pub root: Store,
     /// Source that they landed as.
@@ -73,12 +80,16 @@ pub struct SeriesBatch {
     pub bad: BTreeMap<usize, Fault>,
     /// Cells of [`SeriesRows::kept`], a list for each column.
     pub kept: Vec<Vec<Option<String>>>,
-    /// Time of the target row, if the rows of the window are equally spaced; for windows only.
+    /// Time of the target row, if the rows of the window follow a rule of the calendar or are equally
+    /// spaced; for windows only.
     pub target_times: Vec<Option<String>>,
     /// Last value of the target before it, in its own units; for numbers only.
     pub last: Vec<Option<f64>>,
     /// Latest known value of the target whole seasons before.
     pub season: Vec<Option<f64>>,
+    /// Unusual cells of usable rows. A window has those of all of its rows: it is listed once for each missing
+    /// cell of a column.
+    pub unusual: UnusualCells,
 }
 
 /// Columns whose cells rows of the series need, with those of `keep`. A cell of another column that
@@ -99,8 +110,8 @@ pub async fn series_columns(
 ///
 /// # Errors
 /// [`Error::Config`] for a pipeline whose dataset is no series, or is not the one that `manifest` was built by; [`Error::Input`]
-/// for new rows whose columns are of other types than those that landed; failures of the store, the scratch folder and the
-/// engine.
+/// for a file without a needed column, if its format lists them, and for new rows whose columns are of other types than those
+/// that landed; failures of the store, the scratch folder and the engine.
 pub async fn series_rows(
     config: &PipelineConfig,
     manifest: &Manifest,

@@ -90,20 +90,35 @@ impl VersionColumns<'_> {
     fn leading_columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
         let hash = self.content_hash();
         let group = self.group(&hash);
-        let judged = self.keyed(self.sparse(self.quality(self.judge())))?;
-        let (split, reject) = self.split(group.clone().unwrap_or(hash.clone()), judged)?;
+        let key = group.clone().unwrap_or(hash.clone());
+        let (split, reject) = self.split_and_reject(key, self.spec.requires_target)?;
         let mut columns = vec![
             origin(source).alias(system_columns::ORIGIN),
             hash.alias(system_columns::HASH),
             split.alias(system_columns::SPLIT),
-            self.timed(self.expected(reject))?
-                .alias(system_columns::REJECT),
+            reject.alias(system_columns::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system_columns::GROUP)));
         if let Rule::Time(time) = &self.spec.rule {
             columns.push(self.split_time(time)?.alias(system_columns::TIME));
         }
         Ok(columns)
+    }
+
+    /// Split of a row, and the reason for its rejection, if any, by the `key` of its split.
+    fn split_and_reject(&self, key: Expr, requires_target: bool) -> Result<(Expr, Expr), Error> {
+        let judged = self.keyed(self.sparse(self.quality(self.judge(requires_target))))?;
+        let (split, reject) = self.split(key, judged)?;
+        Ok((split, self.timed(self.expected(reject))?))
+    }
+
+    /// True for a row that a build rejects only for its target.
+    fn target_only(&self) -> Result<Expr, Error> {
+        let hash = self.content_hash();
+        let key = self.group(&hash).unwrap_or(hash);
+        let (_, all) = self.split_and_reject(key.clone(), true)?;
+        let (_, others) = self.split_and_reject(key, false)?;
+        Ok(all.is_not_null().and(others.is_null()))
     }
 
     /// Hash of the cells that make rows duplicates.
@@ -138,7 +153,12 @@ impl VersionColumns<'_> {
                 (ByName.over(vec![name.clone()]), named.judged(reject, name))
             }
             Rule::Time(time) => {
-                let judged = time.judged(reject, self.split_time(time)?, self.schema)?;
+                let series = self.spec.series.as_ref();
+                // Series reject a time that they cannot read, with how they read it.
+                let judged = match series.is_some_and(|series| time.is_of(&series.time)) {
+                    true => reject,
+                    false => time.judged(reject, self.split_time(time)?, self.schema)?,
+                };
                 (lit(code(Split::Train)), judged)
             }
         })
@@ -269,6 +289,10 @@ impl VersionColumns<'_> {
             let numbers = typed.over(vec![self.landed(name)]);
             numbers.alias(Series::column_of(place))
         }));
+        if series.joins_instants() {
+            let target_only = self.target_only()?;
+            columns.push(target_only.alias(time_series::TARGET_ONLY));
+        }
         Ok(columns)
     }
 
@@ -295,7 +319,9 @@ impl VersionColumns<'_> {
                 missing::reject(judged, names, missing, reject_reason::MISSING_ENTITY)?
             }
         };
-        Ok(series.timed(judged, self.instant(series), self.written(&series.time)))
+        let written = std::iter::once(&series.time).chain(&series.clock);
+        let written = written.map(|name| self.written(name)).collect();
+        Ok(series.timed(judged, self.instant(series), written))
     }
 
     /// `judged`, and rows that lack too many of their features.
@@ -328,9 +354,9 @@ impl VersionColumns<'_> {
     }
 
     /// Landed columns that are checked: contents, targets, then numeric features.
-    fn judged_columns(&self) -> impl Iterator<Item = (String, Judged)> {
+    fn judged_columns(&self, requires_target: bool) -> impl Iterator<Item = (String, Judged)> {
         let target = self.spec.targets();
-        let target = target.filter(|_| self.spec.requires_target);
+        let target = target.filter(move |_| requires_target);
         let target = target.map(|t| match t.task {
             Task::Regression => (t.column.clone(), Judged::NumericTarget),
             Task::Classification => (t.column.clone(), Judged::ClassTarget),
@@ -350,9 +376,9 @@ impl VersionColumns<'_> {
         contents.chain(target).chain(numbers)
     }
 
-    fn judge(&self) -> Expr {
+    fn judge(&self, requires_target: bool) -> Expr {
         let partners = self.spec.joins.iter().filter_map(join::Join::judged);
-        let landed = self.judged_columns().map(|(name, judged)| {
+        let landed = self.judged_columns(requires_target).map(|(name, judged)| {
             let cell = self.landed(&name);
             (name, judged, cell)
         });

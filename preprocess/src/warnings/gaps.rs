@@ -1,13 +1,20 @@
-//! Warnings of rows that are missing in series.
+//! Warnings of rows that are missing in series, and of days that are not 24 hours long.
 
-use feedline_schemas::{config::TimeSpan, report::Warning};
+use feedline_schemas::{config::TimeSpan, count::counted, report::Warning};
 
 use super::message::warning;
-use crate::{operators::time_series::LongStepCounts, schema::landed_columns::shown};
+use crate::{
+    operators::time_series::{self, ClockChangeCounts, LongStepCounts},
+    schema::landed_columns::shown,
+};
 
 /// Warns of steps over missing rows in a series by the time `column`, whose windows or features
-/// count rows.
-pub(crate) fn long_steps(column: &str, counts: &LongStepCounts) -> Option<Warning> {
+/// count rows, and whose seasons have `season` rows.
+pub(crate) fn long_steps(
+    column: &str,
+    counts: &LongStepCounts,
+    season: Option<u32>,
+) -> Option<Warning> {
     let LongStepCounts {
         entities,
         with_long,
@@ -25,10 +32,64 @@ pub(crate) fn long_steps(column: &str, counts: &LongStepCounts) -> Option<Warnin
     let message = format!(
         "{long} of {steps} steps from row to row along `{}` are at least 1.5 times as long as usual, in {with_long} of {entities} \
          entities; the longest is {longest} where {usual} is usual. Windows and features that count rows reach over the missing rows, \
-         so a horizon covers more time there; to restart behind them, set `dataset.series.max_gap`, such as `\"{limit}\"`",
-        shown(column)
+         so a horizon covers more time there; to restart behind them, set `dataset.series.max_gap`, such as `\"{limit}\"`{}",
+        shown(column),
+        seasons_by_rows(season)
     );
     Some(warning("long_steps", "dataset.series.max_gap", message))
+}
+
+/// Warns of entities without a usual step in a series by the time `column`, whose windows or
+/// features count rows, and whose seasons have `season` rows.
+pub(crate) fn uneven_steps(
+    column: &str,
+    counts: &LongStepCounts,
+    season: Option<u32>,
+) -> Option<Warning> {
+    let [shortest, longest] = counts.uneven_steps?;
+    let message = format!(
+        "the steps from row to row along `{}` have no usual length in {} of {} entities: they are {} to {} long, and fewer than \
+         half are about as long as the median one. Windows and features count rows, so they cover more time at some rows than at \
+         others, and so does a horizon; to restart behind long steps, set `dataset.series.max_gap`; one above the longest step changes no \
+         window, and turns this warning off{}",
+        shown(column),
+        counts.uneven,
+        counts.entities,
+        rounded(shortest)?,
+        rounded(longest)?,
+        seasons_by_rows(season)
+    );
+    Some(warning("uneven_steps", "dataset.series.max_gap", message))
+}
+
+/// Warns of rows by the time `column` with another past than their spans of days suggest, behind a day of `zone` that is not 24
+/// hours long. `key` has these spans.
+pub(crate) fn uneven_days(
+    column: &str,
+    zone: &str,
+    counts: &ClockChangeCounts,
+    key: &'static str,
+) -> Option<Warning> {
+    let first = time_series::shown(counts.first?);
+    let message = format!(
+        "{} along `{}` come after a day of `{zone}` that is not 24 hours long, within a configured span of days; the first is at \
+         {first}. Spans of days and weeks are multiples of 24 hours, so there they reach a day less or more: count `rows`, or \
+         let spans differ by an hour, such as `\"169h\"` for `\"7d\"`, `\"25h\"` for a `max_gap` of `\"1d\"`, or `\"167h\"` for \
+         `lag`, `difference` and `closed = \"right\"`",
+        counted(counts.rows, "row"),
+        shown(column)
+    );
+    Some(warning("uneven_days", key, message))
+}
+
+/// Part of a message about the naive forecast of a season.
+fn seasons_by_rows(season: Option<u32>) -> String {
+    season.map_or_else(String::new, |rows| {
+        format!(
+            ". The naive forecast `seasonal` takes the value {rows} rows back too, which is another time of the season where rows are \
+             missing: its error is then too large, and a poor model may pass `worse_than_naive`"
+        )
+    })
 }
 
 /// Microseconds as a span of time, in whole seconds from 10 s on; none for 0.
@@ -56,12 +117,52 @@ mod tests {
             longest: 60 * HOUR,
             usual: HOUR,
             longest_usual: HOUR + 7,
+            ..LongStepCounts::default()
         };
-        let found = long_steps("at", &counts).unwrap();
+        let found = long_steps("at", &counts, None).unwrap();
         assert_eq!(found.key.as_deref(), Some("dataset.series.max_gap"));
         for part in ["3 of 300", "1 of 2", "60h where 1h", "`\"90m\"`"] {
             assert!(found.message.contains(part), "{}", found.message);
         }
-        assert_eq!(long_steps("at", &LongStepCounts::default()), None);
+        assert!(!found.message.contains("seasonal"), "{}", found.message);
+        let seasons = long_steps("at", &counts, Some(24)).unwrap().message;
+        assert!(
+            seasons.contains("`seasonal` takes the value 24 rows back"),
+            "{seasons}"
+        );
+        assert_eq!(long_steps("at", &LongStepCounts::default(), Some(24)), None);
+    }
+
+    #[test]
+    fn a_message_of_uneven_times_has_the_shortest_and_the_longest_step() {
+        const HOUR: i64 = 3_600_000_000;
+        let counts = LongStepCounts {
+            entities: 3,
+            uneven: 2,
+            uneven_steps: Some([HOUR / 2, 60 * HOUR]),
+            ..LongStepCounts::default()
+        };
+        let found = uneven_steps("at", &counts, Some(24)).unwrap();
+        assert_eq!(found.code, "uneven_steps");
+        for part in ["`at`", "2 of 3 entities", "30m to 60h", "`seasonal`"] {
+            assert!(found.message.contains(part), "{}", found.message);
+        }
+        assert_eq!(uneven_steps("at", &LongStepCounts::default(), None), None);
+    }
+
+    #[test]
+    fn a_message_has_the_first_row_behind_a_day_of_another_length() {
+        let counts = ClockChangeCounts {
+            rows: 14,
+            first: Some(0),
+        };
+        let found = uneven_days("at", "Europe/Rome", &counts, "dataset.feature").unwrap();
+        assert_eq!(found.code, "uneven_days");
+        let part = "14 rows along `at` come after a day of `Europe/Rome` that is not 24 hours long";
+        assert!(found.message.starts_with(part), "{}", found.message);
+        assert!(found.message.contains("1970-01-01T00:00:00Z"));
+        let none = ClockChangeCounts::default();
+        let found = uneven_days("at", "Europe/Rome", &none, "dataset.feature");
+        assert_eq!(found, None);
     }
 }

@@ -105,8 +105,8 @@ impl Looking {
             "dataset.split.embargo",
             format!(
                 "features of {} are made of rows of another split, such as those of a row of the {own} split at {}, which \
-                 look back to {} over rows of the {other} split; set aside as many rows (`by = \"range\"`) or as long a \
-                 span (`by = \"time\"`) behind each border as features look back over, or set `dataset.series.warm_start = true` where a model will have that past at hand when \
+                 look back to {} over rows of the {other} split; let an embargo reject as long a span \
+                 (`by = \"time\"`) or as many rows (`by = \"range\"`) behind each boundary as features look back over, or set `dataset.series.warm_start = true` where a model will have that past at hand when \
                  it predicts",
                 counted(self.rows, "row"),
                 instant::shown(time),

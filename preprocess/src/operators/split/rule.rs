@@ -53,6 +53,27 @@ pub(crate) fn check_images<'a>(
     Err(Error::config("dataset.split.by", reason))
 }
 
+/// Checks that a split of rows does not follow from the target alone: a model would be measured on values that it never learnt.
+///
+/// # Errors
+/// [`Error::Config`] for a key of targets alone. A split that the data name may hold out values on purpose.
+pub(crate) fn check_key(config: &DatasetConfig) -> Result<(), Error> {
+    let split = &config.split;
+    let is_of_key = config.kind.is_rows() && !split.by.is_named();
+    let is_of_targets = split.key.iter().all(|name| config.is_target(name));
+    match split.key.first().filter(|_| is_of_key && is_of_targets) {
+        None => Ok(()),
+        Some(name) => Err(Error::config(
+            "dataset.split.key",
+            format!(
+                "`{name}` is a target (`dataset.target`), and rows with equal targets would all be in one split, so a model would be \
+                 measured on values that training lacks; name a column that identifies what rows belong to, such as a customer, or \
+                 remove this key"
+            ),
+        )),
+    }
+}
+
 /// A frozen test split is made of rows of a table or of images, and the others are split in two.
 fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
     let split = &config.split;

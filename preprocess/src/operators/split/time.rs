@@ -125,10 +125,15 @@ impl TimeRule {
         })
     }
 
+    /// Returns true if the times are those of column `name`.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.column.name == name
+    }
+
     /// Returns true if the times are strings of column `name`, for which another rule may have a
     /// format.
     pub(crate) fn is_text_of(&self, name: &str) -> bool {
-        self.column.r#type == ColumnType::Utf8 && self.column.name == name
+        self.column.r#type == ColumnType::Utf8 && self.is_of(name)
     }
 
     /// Returns advice for rows whose strings this rule cannot read as times.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::Expr;
 use feedline_schemas::config::{self, CalendarPart, Closed, Gaps, SameTime};
+use jiff::tz::TimeZone;
 
 use super::{
-    instant::{self, Instant, LocalTimes, Untimed},
+    clock_changes::ClockChanges,
+    instant::{self, Instant, LocalTimes},
     long_steps::LongSteps,
     sequence::Sequence,
+    untimed::Untimed,
     window::{Difference, Fill, Lag, Rolling, Span, State},
 };
 use crate::engine::scalar_function::RowFunction;
@@ -20,6 +23,8 @@ pub(crate) const RESERVED: &str = "_series_";
 pub(crate) const ENTITY: &str = "_series_entity";
 /// `i64`, microseconds since 1970; null where the time cannot be read.
 pub(crate) const TIME: &str = "_series_time";
+/// `bool`, true for a row that a build rejects only for its target; where rows of one instant are one.
+pub(crate) const TARGET_ONLY: &str = "_series_target_only";
 /// `i64`, time of the oldest row that the features of this one are made of; null for none but this.
 pub(crate) const REACH: &str = "_series_reach";
 /// `i64`, place of the row among those of its entity whose time can be read; a gap takes one too. Null for none of them.
@@ -38,6 +43,10 @@ pub(crate) struct Series {
     /// Sources by the index in an origin, as errors name them.
     pub(crate) sources: Vec<String>,
     pub(super) duplicates: SameTime,
+    /// Columns of the targets.
+    pub(super) targets: Vec<String>,
+    /// Index of the source of rows to predict, which need no target.
+    pub(crate) asked_source: Option<u64>,
     /// True where the data name the split of a row, so that rows of one instant may be in several.
     pub(super) has_splits: bool,
     pub(super) max_gap: Option<(i64, Gaps)>,
@@ -49,6 +58,8 @@ pub(crate) struct Series {
     pub(crate) sequence: Option<Sequence>,
     /// Steps over missing rows, counted as the rows pass, if something counts rows.
     pub(crate) long_steps: Arc<LongSteps>,
+    /// Rows that look back over days of another length than 24 hours, counted as the rows pass.
+    pub(crate) clock_changes: Arc<ClockChanges>,
 }
 
 /// A feature.
@@ -114,6 +125,25 @@ impl Series {
         self.instant.local_times(columns)
     }
 
+    /// Name of the time zone, if one is configured.
+    pub(crate) fn zone(&self) -> Option<&str> {
+        self.instant.zone()
+    }
+
+    /// Time zone of local times and of the calendar; by default UTC.
+    pub(crate) fn time_zone(&self) -> TimeZone {
+        instant::zone_of(self.instant.zone.as_deref()).unwrap_or(TimeZone::UTC)
+    }
+
+    /// Configuration key of the spans that may be spans of days.
+    pub(crate) fn spans_key(&self) -> &'static str {
+        let mut spans = self.features.iter().filter_map(|feature| feature.span);
+        match spans.any(|span| matches!(span, Span::Time(_))) {
+            true => "dataset.feature",
+            false => "dataset.series.max_gap",
+        }
+    }
+
     /// Returns true if a column holds the time.
     pub(crate) fn is_time(&self, name: &str) -> bool {
         self.time == name || self.clock.as_deref() == Some(name)
@@ -135,10 +165,14 @@ impl Series {
         self.instant.clone().over(cells)
     }
 
-    /// `judged`, and rows whose time cannot be read; `written` is that time as text.
-    pub(crate) fn timed(&self, judged: Expr, instant: Expr, written: Expr) -> Expr {
-        let column = self.time.clone();
-        Untimed { column }.over(vec![judged, instant, written])
+    /// `judged`, and rows whose time cannot be read; `written` is that time as text, and the time of day where it has a column.
+    pub(crate) fn timed(&self, judged: Expr, instant: Expr, written: Vec<Expr>) -> Expr {
+        let untimed = Untimed {
+            column: self.time.clone(),
+            instant: self.instant.clone(),
+        };
+        let columns = [judged, instant].into_iter().chain(written);
+        untimed.over(columns.collect())
     }
 
     pub(super) fn schema(&self, input: &Schema) -> Schema {
@@ -153,16 +187,25 @@ impl Series {
         Schema::new(kept.chain(made).chain(further).collect::<Vec<_>>())
     }
 
-    /// Returns true if features are made of this column of the plan.
+    /// Returns true if features are made of this column of the plan, or one row of those of an instant is chosen by it.
     pub(super) fn is_of(&self, name: &str) -> bool {
-        (0..self.of.len()).any(|place| Self::column_of(place) == name)
+        name == TARGET_ONLY || (0..self.of.len()).any(|place| Self::column_of(place) == name)
+    }
+
+    /// Returns true if rows of one instant are one, so that the plan needs [`TARGET_ONLY`].
+    pub(crate) fn joins_instants(&self) -> bool {
+        self.duplicates != SameTime::Error
     }
 
     /// Returns true if features look back, and only at rows of their own split.
     pub(crate) fn looks_back_within_split(&self) -> bool {
+        !self.warm_start && self.looks_back()
+    }
+
+    /// Returns true if features look back at earlier rows.
+    pub(crate) fn looks_back(&self) -> bool {
         let mut features = self.features.iter();
-        !self.warm_start
-            && features.any(|feature| !matches!(feature.kind, FeatureKind::Calendar(_)))
+        features.any(|feature| !matches!(feature.kind, FeatureKind::Calendar(_)))
     }
 }
 
@@ -184,7 +227,7 @@ impl Feature {
             FeatureKind::Interpolate => State::Fill(Fill::new(self.span, true)),
             FeatureKind::Calendar(part) => {
                 let zone = instant::zone_of(instant.zone.as_deref());
-                State::Calendar(part, zone.unwrap_or(jiff::tz::TimeZone::UTC))
+                State::Calendar(part, zone.unwrap_or(TimeZone::UTC))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, StringArray},
+    array::{Array, ArrayRef, AsArray, Int64Array},
     datatypes::{
         DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
     },
@@ -24,13 +24,7 @@ use jiff::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    engine::scalar_function::RowFunction,
-    schema::reject_reason::{self, Reason},
-};
-
-/// Characters of a value shown in a reject.
-const SHOWN: usize = 120;
+use crate::engine::scalar_function::RowFunction;
 
 /// Timestamp of a cell, or of a date and a time of day, in microseconds since 1970 UTC; null where
 /// the cell is no timestamp.
@@ -65,7 +59,7 @@ pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
 }
 
 /// Local time of an instant in a zone; `None` if it is beyond the calendar.
-pub(super) fn local_datetime(zone: &TimeZone, micros: i64) -> Option<DateTime> {
+pub(crate) fn local_datetime(zone: &TimeZone, micros: i64) -> Option<DateTime> {
     if let Ok(at) = Timestamp::from_microsecond(micros) {
         return Some(zone.to_datetime(at));
     }
@@ -238,6 +232,22 @@ impl Instant {
         matches!(offset, AmbiguousOffset::Fold { .. }).then(|| local.to_string())
     }
 
+    /// Reason that a string of a date and a time of day, which this reader refuses, names no instant: clocks of the zone skip
+    /// it, or show it twice. `None` for all other strings.
+    pub(super) fn why_no_instant(&self, text: &str) -> Option<String> {
+        let name = self.zone.as_deref().filter(|_| self.unit.is_none())?;
+        let zone = zone_of(Some(name))?;
+        let micros = self.read(text.trim(), &TimeZone::UTC)?;
+        let local = utc_datetime(i128::from(micros) * 1_000)?;
+        match zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { .. } => None,
+            AmbiguousOffset::Gap { .. } => Some(format!("clocks in {name} skip this time")),
+            AmbiguousOffset::Fold { .. } => Some(format!(
+                "clocks in {name} show this time twice, and ambiguous = reject"
+            )),
+        }
+    }
+
     fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
         self.nanos(text, zone).and_then(cut_to_micros)
     }
@@ -350,41 +360,10 @@ pub(crate) fn shown(micros: i64) -> String {
     show_micros(micros)
 }
 
-/// Reason to reject a row, from its earlier reason, if any, its time, and the time as it landed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Untimed {
-    pub(super) column: String,
-}
-
-impl RowFunction for Untimed {
-    const NAME: &'static str = "feedline_untimed";
-    const RETURNS: DataType = DataType::Utf8;
-
-    fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let (reasons, times) = (columns[0].as_string::<i32>(), &columns[1]);
-        let cells = columns[2].as_string_opt::<i32>();
-        let reason = |row: usize| {
-            if reasons.is_valid(row) {
-                return Some(reasons.value(row).to_owned());
-            }
-            times.is_null(row).then(|| {
-                let cell = cells.filter(|cells| cells.is_valid(row));
-                let reason = Reason {
-                    reason: reject_reason::TIME_UNREADABLE.to_owned(),
-                    column: self.column.clone(),
-                    value: cell.map_or_else(String::new, |cells| {
-                        cells.value(row).chars().take(SHOWN).collect()
-                    }),
-                };
-                reason.to_json()
-            })
-        };
-        Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::array::StringArray;
+
     use super::*;
 
     fn check(format: Option<&str>, zone: Option<&str>, text: &str, expected: Option<&str>) {

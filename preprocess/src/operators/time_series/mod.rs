@@ -5,6 +5,8 @@
 //! has. So the result depends neither on partitions nor on memory. A row's features are computed
 //! when it passes: no later row is known then.
 
+mod clock_changes;
+mod closed_days;
 mod features;
 pub(crate) mod instant;
 mod long_steps;
@@ -14,10 +16,12 @@ mod repeated_time_check;
 mod resolve;
 mod sequence;
 mod two_stack;
+pub(crate) mod untimed;
 mod window;
 
 pub(crate) use self::{
-    features::{ENTITY, PLACE, REACH, Series, TIME},
+    clock_changes::ClockChangeCounts,
+    features::{ENTITY, PLACE, REACH, Series, TARGET_ONLY, TIME},
     instant::{Instant, LocalTimes, shown},
     long_steps::LongStepCounts,
     naive::{KnownTargets, NaiveErrors, NaiveLags},

@@ -17,7 +17,7 @@ use datafusion::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
-    logical_expr::{Partitioning, ident},
+    logical_expr::{Partitioning, SortExpr, ident, lit},
     physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
     prelude::{DataFrame, SessionContext},
 };
@@ -28,7 +28,8 @@ use feedline_schemas::{
 use futures::{TryStreamExt, stream};
 
 use super::{
-    features::{ENTITY, RESERVED, Series, TIME},
+    clock_changes::ClockChangeCounter,
+    features::{ENTITY, RESERVED, Series, TARGET_ONLY, TIME},
     instant,
     long_steps::StepCounter,
     window::{Row, State},
@@ -55,14 +56,10 @@ impl Series {
         let input = rows.schema().as_arrow().clone();
         let schema = Arc::new(self.schema(&input));
         let newest_first = self.duplicates == SameTime::Last;
-        let sorted = rows.sort(vec![
-            ident(ENTITY).sort(true, true),
-            ident(TIME).sort(true, true),
-            ident(system_columns::REJECT)
-                .is_not_null()
-                .sort(true, false),
-            ident(system_columns::ORIGIN).sort(!newest_first, false),
-        ])?;
+        let mut order = vec![ident(ENTITY).sort(true, true), ident(TIME).sort(true, true)];
+        order.extend(self.order_of_instant(newest_first));
+        order.push(ident(system_columns::ORIGIN).sort(!newest_first, false));
+        let sorted = rows.sort(order)?;
         let partition = Sorted {
             frame: sorted,
             schema: Arc::clone(&schema),
@@ -72,6 +69,30 @@ impl Series {
         let rows = session.read_table(Arc::new(table))?;
         let partitions = session.state().config().target_partitions();
         Ok(rows.repartition(Partitioning::RoundRobinBatch(partitions))?)
+    }
+
+    /// Sort keys of the rows of an instant before that of their origin: usable rows come first.
+    fn order_of_instant(&self, newest_first: bool) -> Vec<SortExpr> {
+        let is_rejected = ident(system_columns::REJECT).is_not_null();
+        if !self.joins_instants() {
+            return vec![is_rejected.sort(true, false)];
+        }
+        // Rows without a target are usable where rows are predicted; in both cases they come after
+        // those with one, and before all others.
+        let lacks_target = ident(TARGET_ONLY);
+        let is_unusable = is_rejected.and(lacks_target.clone().is_not_true());
+        let mut order = vec![is_unusable.sort(true, false)];
+        let asked = self.asked_source;
+        if let Some(first) = asked.and_then(|asked| Origin::pack(asked, 0, 0)) {
+            // Rows to predict, those of the last source, need no target, so the past with a target has no
+            // precedence over them. Among themselves, those with a target come first.
+            let is_asked = ident(system_columns::ORIGIN).gt_eq(lit(first.packed()));
+            let is_past = is_asked.clone().is_not_true();
+            order.push(lacks_target.clone().and(is_past).sort(true, false));
+            order.push(is_asked.sort(!newest_first, false));
+        }
+        order.push(lacks_target.sort(true, false));
+        order
     }
 }
 
@@ -130,13 +151,17 @@ pub(super) struct Operator {
     open: Option<RecordBatch>,
     /// Counter of steps from row to row, where something counts rows.
     steps: Option<StepCounter>,
+    /// Counter of rows that look back over a day of another length, where spans are of days.
+    clock_changes: Option<ClockChangeCounter>,
 }
 
 impl Operator {
     pub(super) fn new(series: Arc<Series>, schema: SchemaRef) -> Self {
         let features = series.features.iter();
         let counts_rows = series.counts_rows();
+        let steps = counts_rows.then(|| StepCounter::new(series.time_zone()));
         Self {
+            clock_changes: ClockChangeCounter::of(&series),
             states: features
                 .map(|feature| feature.state(&series.instant))
                 .collect(),
@@ -146,7 +171,7 @@ impl Operator {
             last: None,
             number: -1,
             open: None,
-            steps: counts_rows.then(StepCounter::default),
+            steps,
         }
     }
 
@@ -168,7 +193,7 @@ impl Operator {
         if start == 0 {
             return Ok(None);
         }
-        let means = averaged(&batch.slice(0, start), self.series.has_splits)?;
+        let means = averaged(&batch.slice(0, start), &self.series)?;
         self.features(&means).map(Some)
     }
 
@@ -176,13 +201,16 @@ impl Operator {
     pub(super) fn finish(&mut self) -> Result<Option<RecordBatch>, Error> {
         let last = match self.open.take() {
             Some(open) => {
-                let means = averaged(&open, self.series.has_splits)?;
+                let means = averaged(&open, &self.series)?;
                 Some(self.features(&means)?)
             }
             None => None,
         };
         if let Some(steps) = &mut self.steps {
             self.series.long_steps.set(steps.finish());
+        }
+        if let Some(changes) = &mut self.clock_changes {
+            self.series.clock_changes.set(changes.finish());
         }
         Ok(last)
     }
@@ -280,6 +308,9 @@ impl Operator {
             if let Some(steps) = &mut self.steps {
                 steps.end_entity();
             }
+            if let Some(changes) = &mut self.clock_changes {
+                changes.end_entity();
+            }
             self.begin();
         }
         let ordinal = match self.last {
@@ -300,12 +331,15 @@ impl Operator {
             }
             Some((ordinal, last, _)) => {
                 if let Some(steps) = &mut self.steps {
-                    steps.add(time.saturating_sub(last));
+                    steps.add(last, time);
                 }
                 ordinal + 1
             }
             None => 0,
         };
+        if let Some(changes) = &mut self.clock_changes {
+            changes.add(time);
+        }
         self.number += 1;
         self.last = Some((ordinal, time, origin));
         Ok(Some(ordinal))
@@ -449,9 +483,8 @@ impl<'a> Instants<'a> {
     }
 }
 
-/// The numbers of the first row of each instant become the means of all its rows; where the data name splits, of those that are
-/// in its split, so that no split gets numbers of another.
-fn averaged(batch: &RecordBatch, has_splits: bool) -> Result<RecordBatch, Error> {
+/// First row, and the one past the last, of each instant with several rows.
+fn shared_instants(batch: &RecordBatch) -> Vec<(usize, usize)> {
     let instants = Instants::new(batch);
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for row in 0..batch.num_rows() {
@@ -461,12 +494,23 @@ fn averaged(batch: &RecordBatch, has_splits: bool) -> Result<RecordBatch, Error>
         }
     }
     groups.retain(|(start, end)| end - start > 1);
+    groups
+}
+
+/// The numbers of the first row of each instant become the means of all its rows; where the data name splits, of those that are
+/// in its split, so that no split gets numbers of another.
+fn averaged(batch: &RecordBatch, series: &Series) -> Result<RecordBatch, Error> {
+    let groups = shared_instants(batch);
     if groups.is_empty() {
         return Ok(batch.clone());
     }
     let (schema, rejects) = (batch.schema(), column(batch, system_columns::REJECT));
-    let splits =
-        has_splits.then(|| column(batch, system_columns::SPLIT).as_primitive::<UInt8Type>());
+    let splits = series
+        .has_splits
+        .then(|| column(batch, system_columns::SPLIT).as_primitive::<UInt8Type>());
+    let target_only = batch.column_by_name(TARGET_ONLY);
+    let target_only = target_only.and_then(|cells| cells.as_boolean_opt());
+    let lacks_target = |row: usize| target_only.is_some_and(|cells| cells.value(row));
     let is_beside = |first: usize, row: usize| {
         splits.is_none_or(|splits| splits.value(first) == splits.value(row))
     };
@@ -478,12 +522,17 @@ fn averaged(batch: &RecordBatch, has_splits: bool) -> Result<RecordBatch, Error>
             return Arc::clone(cells);
         }
         let of_series = field.name().starts_with(RESERVED);
+        let is_target = series.targets.contains(field.name());
         let cells = cells.as_primitive::<Float64Type>();
         let mut means: Vec<Option<f64>> = cells.iter().collect();
         for (start, end) in &groups {
-            // A reading is one even where its row cannot be used; what such a row has else is of no use.
-            let counts =
-                |row: &usize| is_beside(*start, *row) && (of_series || rejects.is_null(*row));
+            // A reading counts even if its row cannot be used, and so does a row that lacks only its target; other cells of
+            // rejected rows do not.
+            let is_usable = |row: usize| match lacks_target(row) {
+                true => !is_target,
+                false => rejects.is_null(row),
+            };
+            let counts = |row: &usize| is_beside(*start, *row) && (of_series || is_usable(*row));
             let readings: Vec<_> = (*start..*end)
                 .filter(counts)
                 .map(|row| means[row])

@@ -76,6 +76,8 @@ pub(crate) fn resolve(
         entity: series.entity.clone(),
         sources: Vec::new(),
         duplicates: series.duplicates,
+        targets: config.targets().to_vec(),
+        asked_source: None,
         has_splits: config.split.by.is_named() || config.split.frozen().is_some(),
         max_gap: series
             .max_gap
@@ -85,6 +87,7 @@ pub(crate) fn resolve(
         features: Vec::new(),
         sequence: sequence::resolve(config, &series.entity)?,
         long_steps: Arc::default(),
+        clock_changes: Arc::default(),
     };
     for (index, feature) in config.feature.iter().enumerate() {
         let key = |field: &str| format!("dataset.feature.{index}.{field}");
@@ -321,9 +324,9 @@ fn check_split(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
     }
     Err(Error::config(
         "dataset.split.by",
-        "rows that are neighbours in time would stand in different splits, and features be made of rows of another split; \
-         split by order (`by = \"range\"` or `\"time\"`, with an `embargo` as long as features look back), or let `dataset.split.key` name \
-         columns of `dataset.series.entity`",
+        "rows that are neighbours in time would be in different splits, and features be made of rows of another split; \
+         split by time (`by = \"time\"`, with an `embargo` as long as features look back), by `\"range\"` where rows land in the order of \
+         time, or let `dataset.split.key` name columns of `dataset.series.entity`",
     ))
 }
 

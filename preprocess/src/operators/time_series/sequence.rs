@@ -55,8 +55,9 @@ pub(super) fn resolve(
     let split = &config.split;
     let of_entities = !split.key.is_empty() && split.key.iter().all(|key| entity.contains(key));
     if split.by.is_key() && !of_entities && split.train < 1.0 {
-        let reason = "rows that follow one another would stand in different splits, and hardly a window be whole; split by order \
-                      (`by = \"range\"` or `\"time\"`), or let `dataset.split.key` name columns of `dataset.series.entity`";
+        let reason = "rows that follow one another would be in different splits, and hardly a window be complete; split by time \
+                      (`by = \"time\"`), by `\"range\"` where rows land in the order of time, or let `dataset.split.key` name columns \
+                      of `dataset.series.entity`";
         return Err(Error::config("dataset.split.by", reason));
     }
     Ok(Some(Sequence {
@@ -69,7 +70,7 @@ pub(super) fn resolve(
 
 impl Sequence {
     #[cfg(test)]
-    pub(super) const fn testing(length: u32, horizon: u32, season: Option<u32>) -> Self {
+    pub(crate) const fn testing(length: u32, horizon: u32, season: Option<u32>) -> Self {
         Self {
             length,
             horizon,

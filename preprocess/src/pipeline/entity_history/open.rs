@@ -14,12 +14,17 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use super::{
-    LandedRows, SeriesRequest, SeriesRows, asked_rows::AskedRows, series_rows::OpenedRows,
+    LandedRows, SeriesRequest, SeriesRows, asked_rows::AskedRows, file_columns::check_columns,
+    series_rows::OpenedRows,
 };
 use crate::{
     Context, Error, Transform,
     engine::{scratch::Scratch, session, store_urls},
-    operators::{expectations::Expect, join::Join, time_series},
+    operators::{
+        expectations::Expect,
+        join::Join,
+        time_series::{self, Series},
+    },
     pipeline::prepare::Build,
     plan,
     schema::{
@@ -56,12 +61,14 @@ pub(super) async fn open_rows(
     // Without any row, there is no table to plan.
     let is_replaced = |history: &LandedRows| has_new || !history.is_empty;
     if let Some(history) = request.history.filter(is_replaced) {
-        build.replace_history(&history, &request.keep).await?;
+        build
+            .replace_history(&history, &request.keep, &transform)
+            .await?;
         roots.push(history.root);
     }
     let new = match request.rows {
         Some(rows) => {
-            let new = build.read_new(&rows, &request.keep).await?;
+            let new = build.read_new(&rows, &request.keep, &transform).await?;
             roots.push(rows.root);
             Some(new)
         }
@@ -79,6 +86,8 @@ struct NewRows {
     starts: Vec<u64>,
     /// Names of columns that rejected rows have.
     rejected_columns: Vec<String>,
+    /// Needed columns that no row has.
+    absent: Vec<String>,
 }
 
 impl Build<'_> {
@@ -105,6 +114,7 @@ impl Build<'_> {
         &mut self,
         history: &LandedRows,
         keep: &[String],
+        transform: &Transform,
     ) -> Result<(), Error> {
         if self.input.query.is_some() || self.dataset.files.is_some() {
             let reason =
@@ -117,6 +127,7 @@ impl Build<'_> {
             return Ok(());
         }
         let landed = Landed::read(&history.root, &history.source, None).await?;
+        self.check_history(&landed, history, transform.artefact())?;
         check_types(&self.input.columns, &landed, &self.needed_columns(keep))?;
         check_not_joined(&self.spec.joins, &landed)?;
         self.input.rows = landed.rows();
@@ -125,16 +136,23 @@ impl Build<'_> {
     }
 
     /// Reads the log of new rows, and checks that they can be read as those that have landed.
-    async fn read_new(&self, rows: &LandedRows, keep: &[String]) -> Result<NewRows, Error> {
+    async fn read_new(
+        &self,
+        rows: &LandedRows,
+        keep: &[String],
+        transform: &Transform,
+    ) -> Result<NewRows, Error> {
         let mut new = NewRows {
-            landed: None,
             starts: rows.starts.clone(),
             rejected_columns: rows.rejected_columns.clone(),
+            ..NewRows::default()
         };
         if rows.is_empty {
             return Ok(new);
         }
         let landed = Landed::read(&rows.root, &rows.source, None).await?;
+        let needed = self.columns_of_new(transform.artefact());
+        new.absent = check_columns(&needed, &landed, rows)?;
         check_types(&self.input.columns, &landed, &self.needed_columns(keep))?;
         check_not_joined(&self.spec.joins, &landed)?;
         new.landed = Some(landed);
@@ -155,6 +173,7 @@ impl Build<'_> {
             landed: new,
             starts,
             rejected_columns,
+            absent,
         } = new.unwrap_or_default();
         let new_columns = new.iter().flat_map(|new| &new.generations);
         let new_columns = landed_columns::merge(new_columns.map(|generation| &generation.schema));
@@ -163,14 +182,15 @@ impl Build<'_> {
         let new_rows = new.as_ref().map_or(0, Landed::rows);
         let (tables, asked) = self.tables_with(new, is_of_file)?;
         if let Some(series) = &mut spec.series {
-            let names = tables.iter().map(|table| table.reference.name.to_string());
-            Arc::make_mut(series).sources = names.collect();
+            name_sources(Arc::make_mut(series), &tables, asked);
         }
         let session = self.session_of_past(&spec, &scratch, roots)?;
         let rows = in_order_of_time(&session, &tables, &spec).await?;
         let opened = OpenedRows {
             rows: rows.execute_stream().await?,
             asked,
+            entities: self.new_entities(&kept).filter(|_| is_of_file),
+            absent,
             columns: kept,
             order: self.order_of_past(),
             new_rows,
@@ -315,6 +335,16 @@ impl Build<'_> {
         }
         Ok(spec)
     }
+}
+
+/// Names the sources of `series` as `tables` are, and the one of the rows that get a prediction.
+fn name_sources(series: &mut Series, tables: &[Landed], asked: AskedRows) {
+    let names = tables.iter().map(|table| table.reference.name.to_string());
+    series.sources = names.collect();
+    series.asked_source = match asked {
+        AskedRows::Source(place) => Some(place),
+        AskedRows::Last(_) => None,
+    };
 }
 
 /// Type of a landed column that also holds the values of the `new` rows: text if their type differs,

@@ -19,10 +19,12 @@ use super::{
     asked_rows::AskedRows,
     faults::{incomplete, is_rejected, no_place, rejected},
     local_new_times::LocalNewTimes,
-    pace::Pace,
+    new_entities::NewEntities,
+    pace::{Pace, undated_warning},
+    window_cells::{NewestCells, WindowCells},
 };
 use crate::{
-    Error, Fault, Transform,
+    Error, Fault, Transform, UnusualCells,
     engine::scratch::Scratch,
     operators::{
         passthrough_columns,
@@ -59,6 +61,9 @@ pub struct SeriesRows {
     /// The batch at hand, and the row to look at next.
     open: Option<(RowsAtHand, usize)>,
     pace: Pace,
+    /// Windows that are given, and those without the time of the predicted row.
+    forecasts: u64,
+    undated: u64,
     /// Rows that may be the last ones of the entity.
     last: VecDeque<PredictedRow>,
     ready: VecDeque<PredictedRow>,
@@ -69,6 +74,11 @@ pub struct SeriesRows {
     starts: Vec<u64>,
     rejected_before: u64,
     local_times: Option<LocalNewTimes>,
+    entities: Option<NewEntities>,
+    /// Needed columns that no new row has.
+    absent: Vec<String>,
+    /// Unusual cells of the rows at hand.
+    newest: NewestCells,
     _scratch: Scratch,
 }
 
@@ -90,6 +100,7 @@ struct PredictedRow {
     kept: Vec<Option<String>>,
     target_time: Option<String>,
     naive: [Option<f64>; 2],
+    cells: WindowCells,
 }
 
 /// A batch of the plan, and what the transform makes of it.
@@ -99,6 +110,7 @@ struct RowsAtHand {
     bad: BTreeMap<usize, Fault>,
     kept: Vec<ArrayRef>,
     targets: Option<ArrayRef>,
+    unusual: UnusualCells,
 }
 
 impl RowsAtHand {
@@ -122,6 +134,10 @@ pub(super) struct OpenedRows {
     pub(super) new_rows: u64,
     /// Number in the file of the row that each batch of new rows begins with.
     pub(super) starts: Vec<u64>,
+    /// Needed columns that no new row has.
+    pub(super) absent: Vec<String>,
+    /// Counter of entities that only new rows have, if they are counted.
+    pub(super) entities: Option<NewEntities>,
     pub(super) scratch: Scratch,
 }
 
@@ -152,13 +168,18 @@ impl SeriesRows {
             columns: opened.columns,
             order: opened.order,
             open: None,
-            pace: Pace::default(),
+            pace: Pace::of(spec, sequence),
+            forecasts: 0,
+            undated: 0,
             last: VecDeque::new(),
             ready: VecDeque::new(),
             ready_bytes: 0,
             new_rows: (opened.new_rows, 0),
             starts: opened.starts,
             rejected_before: 0,
+            entities: opened.entities,
+            absent: opened.absent,
+            newest: NewestCells::new(sequence.map_or(1, |sequence| sequence.length)),
             _scratch: opened.scratch,
         }
     }
@@ -194,6 +215,25 @@ impl SeriesRows {
     pub fn repeated_times(&self) -> Option<Warning> {
         let times = self.local_times.as_ref();
         times.and_then(LocalNewTimes::warning)
+    }
+
+    /// Warning of entities that only new rows have; final after the last batch.
+    #[must_use]
+    pub fn unknown_entities(&self) -> Option<Warning> {
+        self.entities.as_ref().and_then(NewEntities::warning)
+    }
+
+    /// Warning of forecasts without the time of the predicted row; final after the last batch.
+    #[must_use]
+    pub fn undated_forecasts(&self) -> Option<Warning> {
+        let (_, sequence) = self.windows.as_ref()?;
+        undated_warning(self.undated, self.forecasts, *sequence)
+    }
+
+    /// Columns that the dataset needs and no new row has, of a file whose format does not list its columns.
+    #[must_use]
+    pub fn absent(&self) -> &[String] {
+        &self.absent
     }
 
     /// Columns that the rows are ordered by: those of the entity, then the time.
@@ -251,6 +291,9 @@ impl SeriesRows {
             }
             let Some(batch) = self.rows.try_next().await? else {
                 self.end_entity();
+                if let Some(entities) = &mut self.entities {
+                    entities.close();
+                }
                 return Ok((!self.ready.is_empty()).then(|| self.batch()));
             };
             let rows = self.at_hand(batch)?;
@@ -269,6 +312,9 @@ impl SeriesRows {
         let applied = self.transform.apply(&inputs)?;
         let bad = applied.bad.into_iter();
         let bad = bad.map(|(row, reason, detail)| (row, Fault { reason, detail }));
+        let bad: BTreeMap<usize, Fault> = bad.collect();
+        let inputs = inputs_of(&inputs, &self.transform)?;
+        let unusual = UnusualCells::of(&inputs, &bad, &self.transform, applied.unknown)?;
         let kept = self.columns.iter().map(|kept| {
             let cells = column(&batch, &passthrough_columns::named(kept));
             Ok(cast(cells, &DataType::Utf8)?)
@@ -277,9 +323,10 @@ impl SeriesRows {
         let targets = target.map(|target| Arc::clone(column(&batch, target)));
         Ok(RowsAtHand {
             x: applied.x,
-            bad: bad.collect(),
+            bad,
             kept: kept.collect::<Result<_, Error>>()?,
             targets,
+            unusual,
             batch,
         })
     }
@@ -308,21 +355,30 @@ impl SeriesRows {
         };
         if !is_asked {
             self.rejected_before += u64::from(given.fault.as_ref().is_some_and(is_rejected));
+            if let Some(entities) = &mut self.entities {
+                entities.add_past(entity);
+            }
             return;
         }
         given.kept = rows.kept.iter().map(|cells| text_of(cells, row)).collect();
+        if given.fault.is_none() {
+            given.cells = self.newest.of_window();
+        }
         match self.asked {
-            AskedRows::Source(_) => self.give_new(given, origin),
+            AskedRows::Source(_) => self.give_new(given, entity, origin),
             AskedRows::Last(count) => self.hold(given, count),
         }
     }
 
-    /// Gives a new row with its number in the file.
-    fn give_new(&mut self, mut given: PredictedRow, origin: Origin) {
+    /// Gives a new row of `entity` with its number in the file.
+    fn give_new(&mut self, mut given: PredictedRow, entity: &[u8], origin: Origin) {
         let batch = usize::try_from(origin.sequence().get()).unwrap_or(usize::MAX);
         given.number = self.starts.get(batch).copied().unwrap_or(0) + origin.row();
         if let Some(times) = &mut self.local_times {
             times.note(given.number, &given.kept);
+        }
+        if let (Some(entities), None) = (&mut self.entities, &given.fault) {
+            entities.add_new(entity, &given.kept);
         }
         self.new_rows.1 += 1;
         self.give(given);
@@ -377,6 +433,7 @@ impl SeriesRows {
             return given;
         };
         self.pace.step(entity, time);
+        self.newest.step(entity, place, (row, &rows.unusual));
         given.naive = self.forecast(entity, place, rows.target(row));
         let Some((windows, sequence)) = &mut self.windows else {
             given.x.extend_from_slice(numbers);
@@ -387,7 +444,7 @@ impl SeriesRows {
         if !is_whole && given.fault.is_none() {
             given.fault = Some(incomplete(*sequence));
         }
-        given.target_time = self.pace.ahead(*sequence);
+        given.target_time = self.pace.ahead();
         given
     }
 
@@ -410,8 +467,13 @@ impl SeriesRows {
         };
         for mut given in std::mem::take(&mut self.ready) {
             given.x.resize(numbers, 0.0);
-            if given.fault.is_some() {
-                given.x.fill(0.0);
+            match given.fault {
+                Some(_) => given.x.fill(0.0),
+                None => {
+                    self.forecasts += 1;
+                    self.undated += u64::from(given.target_time.is_none());
+                    given.cells.add_to(batch.rows, &mut batch.unusual);
+                }
             }
             batch.x.append(&mut given.x);
             for (cells, cell) in batch.kept.iter_mut().zip(given.kept) {
@@ -435,6 +497,19 @@ impl SeriesRows {
 fn text_of(cells: &ArrayRef, row: usize) -> Option<String> {
     let cells = cells.as_string::<i32>();
     cells.is_valid(row).then(|| cells.value(row).to_owned())
+}
+
+/// The columns of `batch` that are inputs of `transform`.
+fn inputs_of(batch: &RecordBatch, transform: &Transform) -> Result<RecordBatch, Error> {
+    let schema = batch.schema();
+    let is_input = |name: &str| {
+        let mut inputs = transform.artefact().inputs.iter();
+        inputs.any(|input| input.name == name)
+    };
+    let fields = schema.fields().iter().enumerate();
+    let inputs = fields.filter(|(_, field)| is_input(field.name()));
+    let places: Vec<usize> = inputs.map(|(place, _)| place).collect();
+    Ok(batch.project(&places)?)
 }
 
 /// `batch` without the columns `names`.

@@ -1,5 +1,8 @@
 //! Rows of a series with their past: their numbers are those of a build, bit for bit.
 
+mod missing_inputs;
+mod shared_instants;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -96,6 +99,8 @@ fn rows_of(root: &Store, name: &str) -> LandedRows {
     let mut source = config.source.remove(0);
     source.name = Name::new(name).unwrap();
     LandedRows {
+        file: format!("{name}.csv"),
+        lists_columns: true,
         root: root.clone(),
         source,
         starts: Vec::new(),
@@ -497,6 +502,27 @@ async fn only_columns_that_rows_need_must_have_the_types_that_landed() {
         let expected: BTreeSet<String> = expected.map(str::to_owned).collect();
         assert_eq!(found.unwrap(), expected);
     }
+}
+
+#[tokio::test]
+async fn the_key_of_a_join_is_a_column_that_rows_need() {
+    let dataset = SERIES
+        .replace("\"mean\"]", "\"mean\", \"height\"]")
+        .replace(
+            "series =",
+            "join = [{ source = \"b\", left = \"note\", right = \"id\" }]\nseries =",
+        );
+    let dataset = format!("{dataset}{ALL}");
+    let root = Store::memory();
+    land_noted(&root, "a", [0, 20], (Utf8, json!("dry"))).await;
+    LandingZone::new(&root, "b", &[("id", Utf8), ("height", Float64)])
+        .batch(&[vec![json!("dry"), json!(7.0)]])
+        .await;
+    let (context, _scratch) = context(&root, 2);
+    let config = pipeline(&dataset);
+    let found = Box::pin(series_columns(&config, &[], &context)).await;
+    let found = found.unwrap();
+    assert!(found.contains("note"), "{found:?}");
 }
 
 #[tokio::test]
