@@ -48,9 +48,9 @@ use feedline_trainer::{ChosenRun, Predicted, Predictor};
 use self::{
     finite::usable,
     passthrough::{note_misfits, typed_columns, warn_of_misfits},
-    unusual::{count_unusual, warn_of_unusual_rows},
+    unusual::{add_training_caps, count_unusual, warn_of_unusual_rows},
 };
-pub(crate) use self::{output::Output, rejected::check_any_predicted};
+pub(crate) use self::{output::Output, rejected::check_any_predicted, unusual::mostly_capped};
 use crate::{cli, stop::Stop};
 
 /// Batches between reading and computing.
@@ -113,23 +113,31 @@ pub(crate) fn reading_as(
     is_like: impl Fn(&Name) -> bool,
 ) -> anyhow::Result<RowsReading> {
     let dataset = config.dataset.as_ref();
-    // Without a source, the types of files and queries are unknown.
-    let is_landed = dataset.is_none_or(|d| d.files.is_none() && d.sql.is_none());
+    let is_files = dataset.is_some_and(|dataset| dataset.files.is_some());
+    let has_query = dataset.is_some_and(|dataset| dataset.sql.is_some());
+    // The types of files, and of the columns of a query, are unknown.
+    let is_landed = !is_files && !has_query;
     let own = config.source.iter();
     let is_like = &is_like;
     let own = own.filter(|source| is_like(&source.name));
     let format = options.format.map(Into::into).unwrap_or_default();
     let is_csv = dialect::is_csv(format, options.rows.as_deref());
+    let csv = dialect::csv_dialect(own.clone(), is_csv);
+    let csv = csv.map_err(|error| dialect::advise_sources(&error, has_query))?;
     Ok(RowsReading {
         format,
-        csv: dialect::csv_dialect(own.clone(), is_csv)?,
+        csv: match is_files {
+            true => dialect::with_plain_numbers(csv),
+            false => csv,
+        },
         records: dialect::records(own.clone()),
         archive: dialect::archive(own.clone()),
         landed,
-        contracts: own
-            .filter(|_| is_landed)
-            .map(|source| source.contract.clone())
-            .collect(),
+        contracts: match is_landed {
+            true => own.map(|source| source.contract.clone()).collect(),
+            false if is_files => Vec::new(),
+            false => own.map(dialect::query_contract).collect(),
+        },
         names_as_written: !is_landed,
         keep: options.keep.clone(),
         max_missing_fraction: config
@@ -219,6 +227,7 @@ impl Predict {
             let message = format!("`{}` has no rows, so nothing was predicted", self.rows);
             report.warnings.push(Warning::new("no_rows", message));
         }
+        add_training_caps(&answers.transform, &mut report);
         warn_of_unusual_rows(&report);
         Ok(report)
     }
@@ -370,6 +379,12 @@ impl Answers {
         predictor.map(|predictor| predictor.predict(x))
     }
 
+    /// Number of inputs of a row; of a window, those of all its rows.
+    fn inputs(&self) -> usize {
+        let rows = self.names.len() / self.transform.features().max(1);
+        self.transform.artefact().inputs.len() * rows.max(1)
+    }
+
     /// A batch without rows: the header, and the types, of a file.
     fn no_rows(&self) -> Given {
         Given {
@@ -473,8 +488,7 @@ impl Answers {
         columns.extend([Column::Text(errors), Column::Text(details)]);
         count_unusual(&unusual, report);
         if self.flags {
-            let inputs = self.transform.artefact().inputs.len();
-            columns.push(Column::Text(unusual.describe(rows, inputs)));
+            columns.push(Column::Text(unusual.describe(rows, self.inputs())));
         }
         columns
     }

@@ -90,7 +90,7 @@ impl PipelineWork<'_> {
             false => {
                 // Past rows come from the dataset, so the run must fit it.
                 let used_on = match needs_past {
-                    true => Use::Shards,
+                    true => Use::PreparedRows,
                     false => Use::NewRows,
                 };
                 let (config, context) = self.training()?;
@@ -156,6 +156,10 @@ impl PipelineWork<'_> {
             if let Some(used) = &mut report.used {
                 leave_out_relation(used);
             }
+        }
+        if let Some(capped) = predict::mostly_capped(&report, self.loaded.config.dataset.as_ref()) {
+            tracing::warn!("{}", capped.message);
+            report.warnings.push(capped);
         }
         self.tools.clear_bars();
         match options.to {

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use feedline_readers::file_format::{Kind, named};
-use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, SourceConfig};
+use feedline_schemas::config::{
+    ArchiveConfig, ColumnContract, ContractConfig, CsvConfig, DeclaredType, FileFormat,
+    SourceConfig,
+};
 
 /// Dialect of new rows of CSV: that of the files of `sources`. A source of another format has no
 /// say, unless all are. `is_csv` is true if the new rows are known to be CSV.
@@ -52,6 +55,45 @@ pub(super) fn csv_dialect<'a>(
     })
 }
 
+/// The error of different dialects with the advice to list sources. A query needs all of its own.
+pub(super) fn advise_sources(error: &anyhow::Error, has_query: bool) -> anyhow::Error {
+    let advice = match has_query {
+        true => "",
+        false => ", or list those that the rows come from in `dataset.sources`",
+    };
+    anyhow!("{error}{advice}")
+}
+
+/// The dialect with numbers as programs write them: that of rows which no source has.
+pub(super) fn with_plain_numbers(csv: CsvConfig) -> CsvConfig {
+    CsvConfig {
+        decimal_separator: None,
+        thousands_separator: None,
+        percent: false,
+        currency: None,
+        ..csv
+    }
+}
+
+/// The part of the source's contract that rows of a query have: its date formats, and the columns that
+/// are declared as text, whose cells are in no format of numbers.
+pub(super) fn query_contract(source: &SourceConfig) -> ContractConfig {
+    let columns = source.contract.column.iter();
+    let texts = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Text));
+    let as_text = |name: &String| {
+        let column = ColumnContract {
+            r#type: Some(DeclaredType::Text),
+            ..ColumnContract::default()
+        };
+        (name.clone(), column)
+    };
+    ContractConfig {
+        dates: source.contract.dates.clone(),
+        column: texts.map(|(name, _)| as_text(name)).collect(),
+        ..ContractConfig::default()
+    }
+}
+
 /// Path of the rows in a document of JSON: that of all `sources` with one, if they agree.
 pub(super) fn records<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> String {
     let mut paths: Vec<&String> = sources
@@ -77,6 +119,12 @@ pub(super) fn archive<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> Ar
 pub(super) fn is_csv(format: FileFormat, place: Option<&str>) -> bool {
     let file = place.filter(|place| !Path::new(place).is_dir());
     is_csv_file(format, file.unwrap_or_default())
+}
+
+/// Returns true if the format of the file `name` lists its columns before its rows.
+pub(super) fn lists_columns(format: FileFormat, name: &str) -> bool {
+    let kind = named(name, format, None).map(|(kind, _)| kind);
+    matches!(kind, Some(Kind::Csv { .. } | Kind::Parquet | Kind::Arrow))
 }
 
 fn is_csv_file(format: FileFormat, name: &str) -> bool {
@@ -156,8 +204,11 @@ mod tests {
     fn csv_of_an_unknown_dialect_is_refused() {
         let config = pipeline(&[("a.csv", "csv = { quote = \"'\" }"), ("b.csv", "")]);
         let error = csv_dialect(config.source.iter(), true).unwrap_err();
-        let error = error.to_string();
-        assert!(error.contains("differ in `csv.quote`"), "{error}");
+        for (has_query, end) in [(true, "alike"), (false, "in `dataset.sources`")] {
+            let error = advise_sources(&error, has_query).to_string();
+            assert!(error.contains("differ in `csv.quote`"), "{error}");
+            assert!(error.ends_with(end), "{error}");
+        }
         // Rows of another format have no dialect.
         assert!(csv_dialect(config.source.iter(), false).is_ok());
         assert!(is_csv(FileFormat::Auto, Some("new.csv.gz")) && is_csv(FileFormat::Csv, None));
@@ -169,6 +220,41 @@ mod tests {
         ]);
         let read = csv_dialect(config.source.iter(), true).unwrap();
         assert_eq!(read.delimiter, None);
+    }
+
+    #[test]
+    fn tables_list_their_columns_and_objects_do_not() {
+        for (format, name, expected) in [
+            (FileFormat::Auto, "/t/rows-a.csv", true),
+            (FileFormat::Auto, "/t/rows-a.tsv.gz", true),
+            (FileFormat::Auto, "/t/rows-a.parquet", true),
+            (FileFormat::Csv, "/t/rows.txt", true),
+            (FileFormat::Auto, "/t/rows-a.ndjson", false),
+            (FileFormat::Json, "/t/rows.csv", false),
+        ] {
+            assert_eq!(lists_columns(format, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_query_have_the_date_formats_of_its_sources_and_rows_of_files_plain_numbers() {
+        let keys = "csv = { delimiter = \";\", decimal_separator = \",\", thousands_separator = \".\", percent = true, \
+                    currency = \"$\" }\ncontract = { dates = [\"%d.%m.%Y\"], types = \"null_value\", \
+                    column = { code = { type = \"text\", types = \"freeze\" }, n = { type = \"int\" } } }";
+        let config = pipeline(&[("a.csv", keys)]);
+        let contract = query_contract(&config.source[0]);
+        assert_eq!(contract.dates, ["%d.%m.%Y"]);
+        assert_eq!(contract.types, ContractConfig::default().types);
+        let declared = contract.column.iter();
+        let declared = declared.map(|(name, own)| (name.as_str(), own.r#type, own.types));
+        let expected = [("code", Some(DeclaredType::Text), None)];
+        assert_eq!(declared.collect::<Vec<_>>(), expected);
+        let plain = with_plain_numbers(csv_dialect(config.source.iter(), true).unwrap());
+        let delimited = CsvConfig {
+            delimiter: Some(";".to_owned()),
+            ..CsvConfig::default()
+        };
+        assert_eq!(plain, delimited);
     }
 
     #[test]

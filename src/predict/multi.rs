@@ -252,6 +252,7 @@ impl PredictParts {
             if report.rows > 0 {
                 report.absent = rows.absent();
             }
+            super::add_training_caps(&answers.transform, &mut report);
         }
         Ok(report)
     }

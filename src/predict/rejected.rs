@@ -25,6 +25,13 @@ pub(crate) fn check_any_predicted(
             format!("all {rows} are rejected, {most} of them as `{name}`; the first one: {sample}")
         }
     };
+    if !report.ordered_by.is_empty() {
+        anyhow::bail!(
+            "no forecast: {all}; a window needs `dataset.sequence.length` rows of its entity that follow one another and can be \
+             used, and no gap above `dataset.series.max_gap`: land more rows (`feedline ingest`), or give rows without such \
+             gaps by `--history`"
+        );
+    }
     anyhow::bail!(
         "no row of `{}` has a prediction: {all}; check that the file is written as the training data is, whose `csv` and \
          `contract` keys it is read with",
@@ -46,6 +53,25 @@ mod tests {
             cli::Command::Predict(options) => options,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_forecast_without_a_file_that_fails_asks_for_rows_that_follow_one_another() {
+        let report = PredictReport {
+            rows: 2,
+            rejected: 2,
+            rejected_by_reason: [("incomplete_window".to_owned(), 2)].into(),
+            reject_sample: Some("`incomplete_window`: fewer than 6".to_owned()),
+            ordered_by: vec!["site".to_owned(), "at".to_owned()],
+            ..PredictReport::default()
+        };
+        let error = check_any_predicted(&report, &options(&[])).unwrap_err();
+        let error = error.to_string();
+        let begin =
+            "no forecast: all 2 are rejected, 2 of them as `incomplete_window`; the first one: ";
+        assert!(error.starts_with(begin), "{error}");
+        assert!(error.contains("`dataset.sequence.length` rows"), "{error}");
+        assert!(!error.contains("new.csv"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! New rows, and a history in a file, land in a folder of their own first, with the settings of the
 //! dataset's source. So a cell has the same meaning as in the landing zone.
 
-mod integer_columns;
+mod column_types;
+mod imputed_features;
 mod landed_file;
 mod unneeded_cells;
 
@@ -34,11 +35,12 @@ use feedline_storage::{Store, StoreOptions, private};
 use tokio::runtime::Handle;
 
 pub(crate) use self::{
+    imputed_features::imputed_features_warning,
     landed_file::{FileReject, LandedFile},
     unneeded_cells::unneeded_cells_warning,
 };
 use super::{
-    Answers, Given, Output, WAITING, is_own,
+    Answers, Given, Output, WAITING, dialect, is_own,
     ordered::{EntityCell, OrderedRows, RowOrder},
 };
 use crate::stop::Stop;
@@ -170,9 +172,15 @@ impl Landing {
     /// The rows, once they have landed.
     pub(crate) fn landed(self) -> LandedRows {
         let mut sources = self.config.source.into_iter();
+        let source = sources.next().expect("the pipeline has one source");
         LandedRows {
+            file: match self.file == "-" {
+                true => "standard input".to_owned(),
+                false => self.file,
+            },
+            lists_columns: dialect::lists_columns(source.format, &source.url),
             root: self.root,
-            source: sources.next().expect("the pipeline has one source"),
+            source,
             starts: Vec::new(),
             rejected_columns: Vec::new(),
             is_empty: false,
@@ -187,46 +195,6 @@ impl Landing {
         let log = Box::pin(feedline_ingest::landed(&self.root, &source.name)).await;
         log.with_context(|| format!("cannot read `{}`", self.file))
     }
-
-    /// The same file with the types of `landed` declared for the columns that have landed as others,
-    /// in a folder beside this one; `None` if there are none. So a cell that does not fit rejects its
-    /// row or is null, and does not change the type of its column.
-    pub(crate) fn retyped(
-        &self,
-        log: &Landed,
-        landed: &BTreeMap<String, ColumnType>,
-    ) -> anyhow::Result<Option<Self>> {
-        let mut typed = self.clone();
-        let Some(source) = typed.config.source.first_mut() else {
-            return Ok(None);
-        };
-        let mut names = Vec::new();
-        for column in &log.schema.columns {
-            let Some(known) = landed.get(&column.name) else {
-                continue;
-            };
-            let declared = declared_type(*known);
-            if let Some(declared) = declared.filter(|_| !is_read_alike(*known, column.r#type)) {
-                let rules = source.contract.column.entry(column.name.clone());
-                rules.or_default().r#type = Some(declared);
-                names.push(column.name.as_str());
-            }
-        }
-        let root = self.config.pipeline.root.as_ref();
-        let Some(root) = root.filter(|_| !names.is_empty()) else {
-            return Ok(None);
-        };
-        let root = format!("{root}-typed");
-        tracing::info!(
-            file = %self.file,
-            columns = %names.join(", "),
-            "columns are not of the types that landed: the file is read again with these types; a cell that does not fit \
-             rejects its row if the dataset needs it"
-        );
-        typed.root = Store::open(&root, &StoreOptions::default())?;
-        typed.config.pipeline.root = Some(root);
-        Ok(Some(typed))
-    }
 }
 
 /// The source whose contract and notation new rows have: the first one that the dataset reads.
@@ -234,29 +202,6 @@ fn own_source(config: &PipelineConfig) -> Option<&SourceConfig> {
     let dataset = config.dataset.as_ref();
     let mut own = config.source.iter();
     own.find(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)))
-}
-
-/// Returns true if a column that has landed as `known` may hold values of type `found`.
-fn is_read_alike(known: ColumnType, found: ColumnType) -> bool {
-    known == found
-        || [known, found].contains(&ColumnType::Null)
-        || (known.is_number() && found.is_number())
-}
-
-/// The declaration for a column that has landed as `landed`; `None` for lists and columns without a
-/// value.
-const fn declared_type(landed: ColumnType) -> Option<DeclaredType> {
-    Some(match landed {
-        ColumnType::Bool => DeclaredType::Bool,
-        ColumnType::Int64 => DeclaredType::Int,
-        ColumnType::Float64 => DeclaredType::Float,
-        ColumnType::Decimal => DeclaredType::Decimal,
-        ColumnType::Timestamp => DeclaredType::Timestamp,
-        ColumnType::Utf8 => DeclaredType::Text,
-        ColumnType::Json => DeclaredType::Json,
-        ColumnType::Binary => DeclaredType::Bytes,
-        _ => return None,
-    })
 }
 
 /// Returns a name with the extension of the file's format.
@@ -387,7 +332,17 @@ pub(crate) fn answer(
     report.warnings.extend(closed);
     let Some(rows) = ended else { return Ok(()) };
     super::warn_of_misfits(report);
-    if let Some(found) = rows.repeated_times() {
+    if report.rows > report.rejected {
+        report.absent = rows.absent().to_vec();
+    }
+    super::add_training_caps(&answers.transform, report);
+    super::warn_of_unusual_rows(report);
+    let found = [
+        rows.repeated_times(),
+        rows.unknown_entities(),
+        rows.undated_forecasts(),
+    ];
+    for found in found.into_iter().flatten() {
         super::warn(found, report);
     }
     report.copies = rows.copies();
@@ -461,8 +416,8 @@ fn rejected(rejects: &[FileReject], answers: &Answers, numbers: usize) -> Given 
 fn rejected_columns(given: Given, rejects: &[FileReject], answers: &Answers) -> Vec<Column> {
     let mut columns = answers.columns(given, &mut PredictReport::default());
     let reasons = rejects.iter().map(|row| Some(row.reason.clone()));
-    // `error` and `detail` are the last columns.
-    let error = columns.len() - 2;
+    // `error` and `detail` are the last columns but for `flags`.
+    let error = columns.len() - 2 - usize::from(answers.flags);
     columns[error] = Column::Text(reasons.collect());
     columns
 }
@@ -486,6 +441,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
         target_times,
         last,
         season,
+        unusual,
     } = batch;
     kept.extend(is_window.then_some(target_times));
     let numbers = [last, season].into_iter().zip(naive);
@@ -499,7 +455,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
         kept,
         numbers: numbers.map(|(cells, _)| cells).collect(),
         predicted: None,
-        unusual: UnusualCells::default(),
+        unusual,
     }
 }
 

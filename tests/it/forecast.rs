@@ -302,16 +302,43 @@ fn a_bad_cell_of_a_series_leaves_the_types_of_its_column_to_the_other_rows() {
         let bad: Vec<bool> = found.iter().map(is_bad).collect();
         assert_eq!(bad, [false, true, false], "{found:?}");
     }
-    // A fraction makes the column one of floats, as in ingest, unless it has such an integer.
+    // A fraction makes the column one of floats, as in ingest, where no such integer comes before it.
     for (trips, expected) in [
         (["7", "bad", "5.5"], [false, true, false]),
         ([large, "bad", "5.5"], [false, true, true]),
+        (["5.5", "bad", large], [false, true, true]),
+        ([large, "6", "5.5"], [false, false, true]),
+        (["1e-05", "bad", "3"], [false, true, false]),
+        (["1E3", "6", "5.5"], [true, false, false]),
     ] {
         write_new(trips);
         let found = predicted(folder, &carried);
         let bad: Vec<bool> = found.iter().map(is_bad).collect();
         assert_eq!(bad, expected, "{found:?}");
     }
+}
+
+#[test]
+fn a_column_of_integers_takes_fractions_whatever_another_one_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_trips(&folder.join("power.csv"), 0..240);
+    let series = SERIES.replace("[dataset]\n", "[dataset]\ndrop = [\"trip\"]\n");
+    fs::write(folder.join("power.toml"), series).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+
+    let rows = "plant,at,warmth,load,trip\n\
+        north,2024-01-11 00:00:00,1.5,110,7\n\
+        south,2024-01-11 00:00:00,bad,310,9\n\
+        north,2024-01-11 01:00:00,2,120,9007199254740993\n\
+        south,2024-01-11 01:00:00,2.5,320,5.5\n\
+        north,2024-01-11 02:00:00,3,130,bad\n";
+    fs::write(folder.join("new.csv"), rows).unwrap();
+    let only = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let found = predicted(folder, &[&only[..], &["--passthrough", "trip"]].concat());
+    let bad = found.iter().map(|one| one["error"] == "type_conflict");
+    let bad: Vec<bool> = bad.collect();
+    assert_eq!(bad, [false, true, false, true, true], "{found:?}");
 }
 
 #[test]
@@ -332,7 +359,8 @@ fn a_bad_cell_that_is_not_needed_rejects_a_row_of_a_history_and_is_counted_in_ne
     fs::write(folder.join("without.csv"), format!("{rows}\n")).unwrap();
     let new = "plant,at,warmth,load,trip\n\
         north,2024-01-11 00:00:00,1,110,bad\n\
-        south,2024-01-11 00:00:00,1,310,49\n";
+        south,2024-01-11 00:00:00,1,310,49.5\n";
+    // Ingest would land the fraction: it makes the column one of floats.
     fs::write(folder.join("new.csv"), new).unwrap();
     let only = ["predict", "power.toml", "new.csv", "--transform-only"];
     let with = |history: &'static str| [&only[..], &["--history", history]].concat();
@@ -353,6 +381,127 @@ fn a_bad_cell_that_is_not_needed_rejects_a_row_of_a_history_and_is_counted_in_ne
     let warning = warnings.find(|warning| warning["code"] == "unneeded_cells");
     let message = warning.unwrap()["message"].as_str().unwrap();
     assert!(message.contains("`trip` (1, `\"bad\"`)"), "{message}");
+}
+
+#[test]
+fn a_row_of_a_history_without_a_required_column_is_rejected_and_a_new_row_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_trips(&folder.join("power.csv"), 0..240);
+    let required = "contract.required = [\"trip\"]\ncontract.nulls = \"quarantine_row\"\n\
+        [dataset]\ndrop = [\"trip\"]\n";
+    let series = SERIES.replace("[dataset]\n", required);
+    fs::write(folder.join("power.toml"), series).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+
+    // The last reading of the south has no trip: ingest would reject it.
+    write_trips(&folder.join("past.csv"), 200..240);
+    let past = fs::read_to_string(folder.join("past.csv")).unwrap();
+    let (rows, last) = past.trim_end().rsplit_once('\n').unwrap();
+    let (cells, _) = last.rsplit_once(',').unwrap();
+    fs::write(folder.join("past.csv"), format!("{rows}\n{cells},\n")).unwrap();
+    fs::write(folder.join("without.csv"), format!("{rows}\n")).unwrap();
+    let new = "plant,at,warmth,load\n\
+        north,2024-01-11 00:00:00,1,110\n\
+        south,2024-01-11 00:00:00,1,310\n";
+    fs::write(folder.join("new.csv"), new).unwrap();
+    let only = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let with = |history: &'static str| [&only[..], &["--history", history]].concat();
+    let found = predicted(folder, &with("past.csv"));
+    assert_eq!(found, predicted(folder, &with("without.csv")));
+
+    let more = ["--to", "features.ndjson", "--json"];
+    let report_of = |history: &'static str| {
+        let arguments = [with(history), more.to_vec()].concat();
+        run(folder, &arguments).expect(0).json()
+    };
+    let report = report_of("past.csv");
+    assert_eq!(report["rejected"], 0, "{report}");
+    let before = |report: &Value| report["rejected_before"].as_u64().unwrap();
+    assert_eq!(before(&report), before(&report_of("without.csv")) + 1);
+}
+
+#[test]
+fn a_file_of_a_series_without_a_needed_column_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    fs::write(folder.join("power.toml"), SERIES).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    let rows = "plant,at,Warmth\nnorth,2024-01-11 00:00:00,1\n";
+    fs::write(folder.join("new.csv"), rows).unwrap();
+    let only = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let refused = run(folder, &only).expect(1).stderr;
+    let words: Vec<&str> = refused.split_whitespace().collect();
+    let expected =
+        "`new.csv`: it lacks 1 of the 3 needed columns: `warmth`; did you mean `Warmth`?";
+    assert!(words.join(" ").contains(expected), "{refused}");
+    // Objects need not have all keys: the report names those that no row has.
+    let row = "{\"plant\":\"north\",\"at\":\"2024-01-11 00:00:00\",\"Warmth\":1}\n";
+    fs::write(folder.join("new.ndjson"), row).unwrap();
+    let only = ["predict", "power.toml", "new.ndjson", "--transform-only"];
+    let report = [&only[..], &["--to", "x.csv", "--json"]].concat();
+    let report = run(folder, &report).expect(0).json();
+    assert_eq!(report["absent"], serde_json::json!(["warmth"]), "{report}");
+    assert_eq!(report["missing_cells"]["warmth"], 1, "{report}");
+}
+
+#[test]
+fn features_without_earlier_values_are_counted_flagged_and_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    fs::write(folder.join("power.toml"), SERIES).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    let predict = ["predict", "power.toml", "new.csv", "--transform-only"];
+    let to = ["--to", "x.csv", "--flags", "--json"];
+    let report_of = || {
+        let report = run(folder, &[&predict[..], &to].concat()).expect(0).json();
+        let warnings = report["warnings"].as_array().into_iter().flatten();
+        let codes = warnings.map(|one| one["code"].as_str().unwrap().to_owned());
+        let codes: Vec<String> = codes.collect();
+        (report, codes)
+    };
+    // The load before the first hour is known, and those before the others are not.
+    write_readings(&folder.join("new.csv"), 240..246, false);
+    let (report, codes) = report_of();
+    assert_eq!(report["missing_cells"]["before"], 10, "{report}");
+    assert_eq!(codes, ["imputed_features"]);
+    let flagged = predicted(folder, &[&predict[..], &["--flags"]].concat());
+    for (row, one) in flagged.iter().enumerate() {
+        let expected = (row >= 2).then_some("1 of 2 inputs is missing");
+        assert_eq!(one["flags"].as_str(), expected, "{one}");
+    }
+
+    write_readings(&folder.join("new.csv"), 240..246, true);
+    let (report, codes) = report_of();
+    assert_eq!(report["missing_cells"], Value::Null, "{report}");
+    assert!(codes.is_empty(), "{report}");
+    let new = fs::read_to_string(folder.join("new.csv")).unwrap();
+    fs::write(folder.join("new.csv"), new.replace("north", "nroth")).unwrap();
+    let (report, codes) = report_of();
+    assert_eq!(report["missing_cells"]["before"], 1, "{report}");
+    assert!(codes.contains(&"unknown_entities".to_owned()), "{report}");
+}
+
+#[test]
+fn the_run_of_another_horizon_is_refused_with_a_way_to_have_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    let text = format!("{SERIES}{WINDOWS}{TRAIN}");
+    fs::write(folder.join("power.toml"), text).unwrap();
+    let done = run(folder, &["run", "power.toml", "--json"]).expect(0);
+    let done = done.json();
+    let checkpoint = done["train"]["checkpoint"].as_str().unwrap();
+    let name = checkpoint.rsplit('/').nth(1).unwrap();
+    let other = ["--set", "dataset.sequence.horizon=2"];
+    run(folder, &[&["run", "power.toml"][..], &other].concat()).expect(0);
+    let refused = run(folder, &["predict", "power.toml", "--run", name]).expect(1);
+    let words: Vec<&str> = refused.stderr.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains("such as one for each horizon"), "{words}");
+    assert!(!words.contains("`feedline predict --run`"), "{words}");
 }
 
 /// A series of one column, and a pipeline whose windows hold its past.

@@ -53,6 +53,7 @@ mod pages;
 mod predict;
 mod predict_joins;
 mod predict_passthrough;
+mod predict_query;
 mod proxies;
 mod python;
 mod quickstart;

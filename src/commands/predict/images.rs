@@ -30,7 +30,7 @@ impl PipelineWork<'_> {
         let (config, training) = self.training()?;
         let choice = options.run.choice();
         let chosen = self
-            .choose(&choice, Use::Shards, &config, &training)
+            .choose(&choice, Use::PreparedRows, &config, &training)
             .await?;
         // Outputs follow the classes that the run was trained on, whatever ids the dataset has now.
         let artefact = chosen.transform().clone();

@@ -12,7 +12,7 @@ use feedline_preprocess::{Engine, SeriesRequest, SeriesRows, Transform};
 use feedline_schemas::{
     count::counted,
     manifest::Manifest,
-    record::ColumnType,
+    record::{ColumnType, RecordSchema},
     report::{PredictReport, SourceReport, Warning},
     transform::TransformArtefact,
 };
@@ -35,10 +35,6 @@ impl PipelineWork<'_> {
         manifest: &Manifest,
         artefact: TransformArtefact,
     ) -> anyhow::Result<Outcome> {
-        anyhow::ensure!(
-            !options.flags,
-            "`--flags` is for rows that need no rows before them, and features are computed from the past of each entity; remove it"
-        );
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
         let mut report = PredictReport::default();
@@ -63,9 +59,12 @@ impl PipelineWork<'_> {
         let output = Output::of(options.to.as_deref(), options.escape_formulas)?;
         report.transform = transform.artefact().hash.to_string();
         report.to = output.name();
+        let features = dataset.into_iter().flat_map(|dataset| &dataset.feature);
         let prediction = SeriesPrediction {
             rows,
             rejects: file.is_some().then_some(rejects),
+            features: features.map(|feature| feature.name.clone()).collect(),
+            flags: options.flags,
             transform,
             model,
             output,
@@ -147,43 +146,61 @@ impl PipelineWork<'_> {
         landing: series::Landing,
         landed: &BTreeMap<String, ColumnType>,
     ) -> anyhow::Result<series::LandedFile> {
-        let report = self.land(&landing).await?;
+        let trial = feedline_ingest::Context {
+            is_trial: true,
+            ..self.ingesting()
+        };
+        let report = self.land_in(&landing, trial).await?;
         let log = landing.log().await?;
         let retyped = match &log {
             Some(log) => landing.retyped(log, landed)?,
             None => None,
         };
-        let Some(typed) = retyped else {
+        let Some((typed, columns)) = retyped else {
+            let warnings = report.warnings.iter();
+            for warning in warnings.filter(|warning| feedline_ingest::is_about_types(warning)) {
+                tracing::warn!(file = %landing.file, "{}", warning.message);
+            }
             return series::LandedFile::read(landing, report, log, landed).await;
         };
-        let found = Box::pin(self.land_file(typed.clone(), landed)).await?;
-        let Some(floats) = typed.with_floats(&landing, &found.rejects)? else {
-            return Ok(found);
-        };
-        let floats = Box::pin(self.land_file(floats, landed)).await?;
-        // An integer that no float holds keeps its column one of integers.
-        Ok(match floats.rejects_fewer_than(&found) {
-            true => floats,
-            false => found,
-        })
+        Box::pin(self.land_columns(&typed, columns)).await?;
+        let report = self.land(&typed).await?;
+        let log = typed.log().await?;
+        series::LandedFile::read(typed, report, log, landed).await
     }
 
-    /// Lands the file of `landing`, and reads its rejected rows.
-    async fn land_file(
+    /// Lands `columns` without rows in the folder of `landing`.
+    async fn land_columns(
         &self,
-        landing: series::Landing,
-        landed: &BTreeMap<String, ColumnType>,
-    ) -> anyhow::Result<series::LandedFile> {
-        let report = self.land(&landing).await?;
-        let log = landing.log().await?;
-        series::LandedFile::read(landing, report, log, landed).await
+        landing: &series::Landing,
+        columns: RecordSchema,
+    ) -> anyhow::Result<()> {
+        let Some(source) = landing.config.source.first() else {
+            return Ok(());
+        };
+        let context = feedline_ingest::Context {
+            root: landing.root.clone(),
+            ..self.ingesting()
+        };
+        let landed = feedline_ingest::land_columns(source, columns, &context);
+        let landed = Box::pin(landed).await;
+        landed.with_context(|| format!("cannot read `{}`", landing.file))
     }
 
     /// Lands the file of `landing` in its folder.
     pub(super) async fn land(&self, landing: &series::Landing) -> anyhow::Result<SourceReport> {
+        self.land_in(landing, self.ingesting()).await
+    }
+
+    /// Lands the file of `landing` in its folder, by the other components of `context`.
+    async fn land_in(
+        &self,
+        landing: &series::Landing,
+        context: feedline_ingest::Context,
+    ) -> anyhow::Result<SourceReport> {
         let context = feedline_ingest::Context {
             root: landing.root.clone(),
-            ..self.ingesting()
+            ..context
         };
         let ingest = feedline_ingest::ingest_all(&landing.config, None, &context);
         let end = Box::pin(ingest).await.map_err(anyhow::Error::from);
@@ -239,6 +256,10 @@ struct SeriesPrediction {
     rows: SeriesRows,
     /// Rows of the file that are rejected; `None` without a file of rows.
     rejects: Option<Vec<series::FileReject>>,
+    /// Names of the features that are made of earlier rows.
+    features: Vec<String>,
+    /// Adds a column of each row's anomalies.
+    flags: bool,
     transform: Arc<Transform>,
     model: Option<RunModel>,
     output: Output,
@@ -255,6 +276,8 @@ impl SeriesPrediction {
         let Self {
             rows,
             rejects,
+            features,
+            flags,
             transform,
             model,
             output,
@@ -262,8 +285,8 @@ impl SeriesPrediction {
         } = self;
         let predictor = match &model {
             Some((chosen, context)) => {
-                let features = rows.numbers();
-                Some(predict::open_model(chosen, context, features, &mut report)?)
+                let numbers = rows.numbers();
+                Some(predict::open_model(chosen, context, numbers, &mut report)?)
             }
             None => None,
         };
@@ -280,8 +303,9 @@ impl SeriesPrediction {
             kept_types,
             numbers,
             predicted: None,
-            flags: false,
+            flags,
         };
+        let length = rows.window().map_or(1, |(length, _)| length);
         let rejects = rejects.as_deref();
         series::answer(
             rows,
@@ -291,6 +315,12 @@ impl SeriesPrediction {
             (&stop, runtime),
             &mut report,
         )?;
+        let artefact = answers.transform.artefact();
+        let imputed = series::imputed_features_warning(&report, artefact, &features, length);
+        if let Some(warning) = imputed {
+            tracing::warn!("{}", warning.message);
+            report.warnings.push(warning);
+        }
         Ok(report)
     }
 }

@@ -59,29 +59,6 @@ impl FileReject {
         };
         is_kept.then_some(text)
     }
-
-    /// Returns true if its cell in the column `name` may be a number with a fraction.
-    pub(super) fn has_fraction(&self, name: &str) -> bool {
-        match self.row.as_ref().and_then(|row| row.at(name)) {
-            Some(Value::Float(_) | Value::Written(_)) => true,
-            Some(Value::Text(text) | Value::Cell(text)) => {
-                text.contains(['.', ',']) && text.contains(|c: char| c.is_ascii_digit())
-            }
-            _ => false,
-        }
-    }
-
-    /// The row `raw`, rejected for a test.
-    #[cfg(test)]
-    pub(super) fn of_row(raw: &str) -> Self {
-        Self {
-            number: 0,
-            reason: "type_conflict".to_owned(),
-            detail: String::new(),
-            row: Value::parse(raw.as_bytes()).ok(),
-            types: Arc::default(),
-        }
-    }
 }
 
 /// Returns true for an integer in the notation of the output: without a plus and leading zeros.
@@ -118,13 +95,6 @@ impl LandedFile {
             report,
             rejects,
         })
-    }
-
-    /// Returns true if it rejects some of the rows that `other` rejects, and no other row.
-    pub(crate) fn rejects_fewer_than(&self, other: &Self) -> bool {
-        let numbers: BTreeSet<u64> = other.rejects.iter().map(|reject| reject.number).collect();
-        let mut own = self.rejects.iter();
-        self.rejects.len() < numbers.len() && own.all(|reject| numbers.contains(&reject.number))
     }
 }
 

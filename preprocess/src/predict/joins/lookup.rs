@@ -18,6 +18,7 @@ use datafusion::{
 use feedline_schemas::{
     ids::SchemaVersion,
     record::{Column, ColumnType, RecordSchema, system},
+    report::{PredictedJoin, Warning},
     transform::InputKind,
 };
 
@@ -27,7 +28,8 @@ use crate::{
     engine::{scalar_function::RowFunction, scratch::Scratch, session},
     operators::{
         coerce::{Category, Missing, Numeric},
-        join, number_format,
+        join::{self, unmatched::MissedKeys},
+        number_format,
         row_check::{Judge, Judged},
     },
     schema::{
@@ -45,6 +47,8 @@ pub(in crate::predict) struct JoinLookup {
     session: SessionContext,
     joins: RowJoins,
     plan: Arc<JoinPlan>,
+    /// Keys without a match so far, of each join by key alone.
+    missed: Vec<MissedKeys>,
     /// Folder of spilled data.
     _scratch: Scratch,
 }
@@ -79,6 +83,7 @@ impl JoinLookup {
         let lookup = Self {
             session,
             joins: joins.clone(),
+            missed: plan.joins.iter().map(|_| MissedKeys::default()).collect(),
             plan,
             _scratch: scratch,
         };
@@ -103,7 +108,7 @@ impl JoinLookup {
     ///
     /// # Errors
     /// Two rows of a source at one time, failures of the store and the engine.
-    pub(in crate::predict) fn look_up(&self, keys: &RecordBatch) -> Result<LookedUp, Error> {
+    pub(in crate::predict) fn look_up(&mut self, keys: &RecordBatch) -> Result<LookedUp, Error> {
         let rows = keys.num_rows();
         let query = Box::pin(self.query(keys));
         let found = self.plan.runtime.block_on(query)?;
@@ -120,24 +125,56 @@ impl JoinLookup {
             let is_missed = |place: usize| missed[place].is_valid(row);
             Some(self.describe(&Reason::from_json(reason), is_missed))
         });
+        let faults = faults.collect();
         Ok(LookedUp {
             columns: (0..self.joins.added.len())
                 .map(|place| Arc::clone(column(&found, &added_column(place))))
                 .collect(),
-            faults: faults.collect(),
+            faults,
             matches: self.count_matches(&missed, rows),
         })
     }
 
-    /// Counts of each join, from the rows that each has `missed`.
-    fn count_matches(&self, missed: &[&ArrayRef], rows: usize) -> Vec<[u64; 2]> {
+    /// Warnings of the joins, whose `counts` are those of all rows that were looked up. Blocks.
+    ///
+    /// # Errors
+    /// Failures of the store and the engine.
+    pub(in crate::predict) fn find_warnings(
+        &self,
+        counts: &[PredictedJoin],
+    ) -> Result<Vec<Warning>, Error> {
+        let find = Box::pin(self.compare_missed(counts));
+        self.plan.runtime.block_on(find)
+    }
+
+    /// Compares the keys without a match with those of the joined sources.
+    async fn compare_missed(&self, counts: &[PredictedJoin]) -> Result<Vec<Warning>, Error> {
+        let mut found = Vec::new();
+        for ((join, missed), counts) in self.plan.joins.iter().zip(&self.missed).zip(counts) {
+            let columns = join.compared.each_ref().map(String::as_str);
+            let counts = [counts.matched, counts.unmatched];
+            let built = &self.plan.built;
+            let warning =
+                (join.join).find_warning_of_new_rows(&self.session, columns, counts, missed, built);
+            found.extend(Box::pin(warning).await?);
+        }
+        Ok(found)
+    }
+
+    /// Counts of each join, from the rows that each has `missed`, whose keys are kept.
+    fn count_matches(&mut self, missed: &[&ArrayRef], rows: usize) -> Vec<[u64; 2]> {
         let mut is_left = vec![true; rows];
-        let joins = self.plan.joins.iter().zip(missed);
-        let counts = joins.map(|(join, missed)| {
+        let joins = self.plan.joins.iter().zip(&mut self.missed).zip(missed);
+        let counts = joins.map(|((join, keys), missed)| {
+            let texts = missed.as_string::<i32>();
             let mut counts = [0; 2];
             for (row, is_left) in is_left.iter_mut().enumerate().filter(|(_, left)| **left) {
                 let is_missed = missed.is_valid(row);
                 counts[usize::from(is_missed)] += 1;
+                // A join by time has the time beside the key.
+                if is_missed && !join.join.is_asof() && !texts.value(row).is_empty() {
+                    keys.add(texts.value(row), 1);
+                }
                 *is_left = !is_missed || join.unmatched.is_none();
             }
             counts

@@ -15,7 +15,7 @@ use datafusion::logical_expr::Expr;
 use feedline_schemas::{
     config::{DatasetConfig, JoinConfig, PipelineConfig, SourceConfig},
     ids::Name,
-    manifest::Manifest,
+    manifest::{JoinCounts, Manifest},
     record::ColumnType,
     transform::{InputKind, NumberSigns, TransformArtefact},
 };
@@ -56,6 +56,8 @@ pub(super) struct AddedColumn {
 #[derive(Debug)]
 struct JoinPlan {
     joins: Vec<NewRowJoin>,
+    /// Counts of all joins in the build, as the manifest has them.
+    built: Vec<JoinCounts>,
     /// Types of the columns of the rows, and of those that joins add.
     landed: BTreeMap<String, ColumnType>,
     /// Null values of the inputs.
@@ -72,6 +74,8 @@ struct NewRowJoin {
     /// Column, reason and condition of a row without a match that gets no prediction.
     unmatched: Option<(String, Judged, Expr)>,
     columns: LookupColumns,
+    /// Columns whose cells are compared: that of the rows, and that of the joined source.
+    compared: [String; 2],
 }
 
 /// Finds the joins of the dataset that new rows need for the inputs of `artefact` and the columns
@@ -121,6 +125,7 @@ pub async fn row_joins(
         context: context.clone(),
         runtime: Handle::current(),
         joins: joins_of_new_rows(&resolved)?,
+        built: manifest.counts.joins.clone(),
     };
     Ok(Some(RowJoins {
         added: wanted.among(added.iter().map(|column| &column.name)),
@@ -203,11 +208,13 @@ fn joins_of_new_rows(joins: &[Join]) -> Result<Vec<NewRowJoin>, Error> {
         let earlier = || joins[..place].iter().flat_map(Join::brought);
         let is_joined = |name: &str| earlier().any(|column| column.name == name);
         let unmatched = join.judged();
+        let compared = join.columns_compared().map(str::to_owned);
         let (join, columns) = join.for_new_rows(is_joined)?;
         Ok(NewRowJoin {
             join,
             unmatched,
             columns,
+            compared,
         })
     });
     each.collect()

@@ -11,7 +11,7 @@ use feedline_schemas::transform::{InputColumn, TransformArtefact};
 use super::{
     cell::Input,
     fault::Fault,
-    held::{Conflict, LandedAs},
+    held::{Conflict, LandedAs, inferred_type, known},
     lookup_cells::LookupCells,
     names::Named,
     new_rows::NewRows,
@@ -26,7 +26,7 @@ use crate::{
         missing_filter::{MissingFilter, describe_missing},
     },
     schema::{
-        landed_columns::{listed, nearest},
+        landed_columns::{lacks_columns, listed},
         reject_reason,
     },
 };
@@ -69,12 +69,17 @@ fn keep_formats(reading: &RowsReading) -> Vec<Written> {
 impl Assembly {
     pub(super) fn new(reading: &RowsReading, artefact: &TransformArtefact) -> Self {
         let input = |column: &InputColumn| {
-            let known = reading.landed.get(&column.name).copied();
-            let landed = LandedAs::of(known, &reading.contracts, column, artefact);
+            let landed_type = reading.landed.get(&column.name).copied();
+            let r#type = inferred_type(landed_type, column, artefact);
+            let landed = LandedAs::of(r#type, &reading.contracts, column, artefact);
             let conflict = Conflict::of(&reading.contracts, &column.name);
             let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
-            Input::new(column, (landed, conflict), missing, artefact.signs)
-                .written(Written::of(known, reading))
+            let written = Written::of(r#type, reading).inferred(r#type != landed_type);
+            let written = match landed {
+                LandedAs::LikelyNumber => written.knowing(known(artefact, &column.name)),
+                _ => written,
+            };
+            Input::new(column, (landed, conflict), missing, artefact.signs).written(written)
         };
         let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
         let field = |input: &mut Input| {
@@ -148,27 +153,24 @@ impl Assembly {
         let is_added = |name: &String| self.lookups.is_some() && self.added.contains(name);
         let lacking = lacking.filter(|(name, place)| place.is_none() && !is_added(name));
         let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
-        let Some(first) = lacking.first() else {
+        if lacking.is_empty() {
             return Ok(());
+        }
+        let known = names.names().iter().map(String::as_str);
+        let mut passthrough = self.keep.iter();
+        let lacks_passthrough = passthrough.any(|name| lacking.contains(&name.as_str()));
+        let of_passthrough = match lacks_passthrough {
+            true => " and those of `--passthrough`",
+            false => "",
         };
-        let nearest = nearest(first, names.names().iter().map(String::as_str));
-        let lacks = match wanted.len() {
-            1 => "the needed column".to_owned(),
-            all => format!("{} of the {all} needed columns", lacking.len()),
+        let of_joins = match self.added.is_empty() {
+            true => "",
+            false => ", those that joins add all or none",
         };
-        Err(Error::input(
-            format!("`{file}`"),
-            format!("it lacks {lacks}: {}{nearest}", listed(&lacking, "`")),
-            match self.added.is_empty() {
-                true => {
-                    "give all columns of the training data, with an empty cell where a value is missing"
-                }
-                false => {
-                    "give all columns of the training data, those that joins add all or none, with an empty cell where a \
-                          value is missing"
-                }
-            },
-        ))
+        let advice = format!(
+            "give all columns of the training data{of_passthrough}{of_joins}, with an empty cell where a value is missing"
+        );
+        Err(lacks_columns(file, &lacking, wanted.len(), known, &advice))
     }
 
     pub(super) fn check_first(&self, file: &str) -> Result<(), Error> {

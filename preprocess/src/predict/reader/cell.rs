@@ -363,10 +363,14 @@ mod tests {
         let odd = ["no", "f", "0", " 2.5 ", "1e3", "x", "012", "+1"];
         assert_eq!(conflicts(LandedAs::Bool, &cells), quoted(&odd));
         let odd = ["false", "FALSE", "no", "f", "x", "012", "+1"];
-        for landed in [INTEGER, LandedAs::Float, LandedAs::Decimal] {
+        for landed in [LandedAs::Float, LandedAs::Decimal] {
             assert_eq!(conflicts(landed, &cells), quoted(&odd), "{landed:?}");
         }
-        let odd = ["false", "FALSE", "no", "f", " 2.5 ", "x", "012", "+1"];
+        let odd = ["false", "FALSE", "no", "f", "1e3", "x", "012", "+1"];
+        assert_eq!(conflicts(INTEGER, &cells), quoted(&odd));
+        let odd = [
+            "false", "FALSE", "no", "f", " 2.5 ", "1e3", "x", "012", "+1",
+        ];
         assert_eq!(conflicts(fixed, &cells), quoted(&odd));
         assert!(conflicts(LandedAs::Text, &cells).is_empty());
     }

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 
 use arrow::array::Decimal128Array;
 use feedline_schemas::{
-    config::{ContractConfig, TypeContract},
-    number::{self, Number, exact, number, says_the_same, whole},
+    config::{ContractConfig, DeclaredType, TypeContract},
+    number::{self, Number, exact, is_digits_and_e, number, says_the_same, whole},
     record::ColumnType,
     transform::{FittedStep, InputColumn, InputKind, TransformArtefact},
 };
 
 use super::raw_cell::Raw;
-use crate::operators::{canonical_text, coerce::float_text};
+use crate::operators::{canonical_text, coerce::float_text, time_series::Instant};
 
 /// Type of the landed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,15 @@ fn is_final(contracts: &[ContractConfig], name: &str) -> bool {
     !contracts.is_empty() && contracts.iter().all(keeps)
 }
 
+/// Returns true if all `contracts` that declare a type of the column called `name` declare text.
+fn is_declared_text(contracts: &[ContractConfig], name: &str) -> bool {
+    let columns = contracts
+        .iter()
+        .filter_map(|contract| contract.column.get(name));
+    let mut types = columns.filter_map(|own| own.r#type).peekable();
+    types.peek().is_some() && types.all(|own| own == DeclaredType::Text)
+}
+
 impl LandedAs {
     /// Of the column of this type under these contracts, or as the artefact lets guess it.
     pub(super) fn of(
@@ -106,6 +115,7 @@ impl LandedAs {
             Some(ColumnType::Float64) => Self::Float,
             Some(ColumnType::Decimal) => Self::Decimal,
             Some(ColumnType::Bool) => Self::Bool,
+            Some(ColumnType::Null) | None if is_declared_text(contracts, &input.name) => Self::Text,
             Some(ColumnType::Null) | None if input.kind == InputKind::Numeric => {
                 match artefact.signs {
                     Some(_) => Self::Written,
@@ -193,7 +203,33 @@ impl LandedAs {
     }
 }
 
-fn known(artefact: &TransformArtefact, name: &str) -> Vec<String> {
+/// Type of the column: timestamps, if it is unknown and all known categories are timestamps as their
+/// column writes them; otherwise `column`.
+pub(super) fn inferred_type(
+    column: Option<ColumnType>,
+    input: &InputColumn,
+    artefact: &TransformArtefact,
+) -> Option<ColumnType> {
+    let is_unknown = matches!(column, Some(ColumnType::Null) | None);
+    if !is_unknown || input.kind == InputKind::Numeric {
+        return column;
+    }
+    let known = known(artefact, &input.name);
+    let is_time = !known.is_empty() && known.iter().all(|value| is_landed_timestamp(value));
+    is_time.then_some(ColumnType::Timestamp).or(column)
+}
+
+/// Returns true for a timestamp in the spelling of landed ones.
+fn is_landed_timestamp(value: &str) -> bool {
+    let mut text = Vec::new();
+    Instant::iso().of_text(value).is_some_and(|micros| {
+        canonical_text::write_instant(micros, &mut text);
+        text == value.as_bytes()
+    })
+}
+
+/// Categories of the column called `name` that the transform was fitted on.
+pub(super) fn known(artefact: &TransformArtefact, name: &str) -> Vec<String> {
     let columns = artefact.steps.iter().filter_map(|step| match step {
         FittedStep::Categories { columns } => columns.iter().find(|column| column.name == name),
         _ => None,
@@ -214,6 +250,9 @@ fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
         Raw::Digits(text) => exact_integer(text),
         Raw::Cell(text) => match number(text.trim())? {
             Number::Int(value) => Some(Held::Int(value)),
+            // With an exponent it may be a code, or a number that a spreadsheet has rounded.
+            Number::Float(_) if is_final && text.contains(['e', 'E']) => None,
+            Number::Float(_) if is_digits_and_e(text.trim()) => None,
             Number::Float(value) => of_float(value),
         },
         Raw::Null | Raw::Bool(_) | Raw::Time(_) | Raw::Nested(_) => None,
@@ -319,6 +358,56 @@ mod tests {
         let five = Raw::Written(5.0, "5.00000000000000000001");
         let is_final = true;
         assert_eq!(LandedAs::Integer { is_final }.hold(&five), None);
+    }
+
+    #[test]
+    fn a_column_of_unknown_type_that_contracts_declare_as_text_is_text() {
+        let contract = |text: &str| -> ContractConfig { serde_json::from_str(text).unwrap() };
+        let text = contract(r#"{"column":{"c":{"type":"text"}}}"#);
+        let float = contract(r#"{"column":{"c":{"type":"float"}}}"#);
+        let plain = ContractConfig::default();
+        assert!(is_declared_text(&[text.clone(), plain.clone()], "c"));
+        assert!(!is_declared_text(&[text.clone(), float], "c"));
+        assert!(!is_declared_text(std::slice::from_ref(&text), "d"));
+        assert!(!is_declared_text(&[plain], "c"));
+        let artefact = TransformArtefact {
+            format: String::new(),
+            version: 0,
+            hash: feedline_schemas::ids::Hash128::new(0),
+            fitted_rows: 0,
+            null_values: Vec::new(),
+            missing_values: Vec::new(),
+            inputs: Vec::new(),
+            steps: Vec::new(),
+            features: Vec::new(),
+            target: None,
+            other_targets: Vec::new(),
+            characters: None,
+            images: None,
+            tokens: None,
+            signs: None,
+        };
+        for kind in [InputKind::Numeric, InputKind::Categorical] {
+            let name = "c".to_owned();
+            let column = InputColumn { name, kind };
+            let landed = LandedAs::of(None, std::slice::from_ref(&text), &column, &artefact);
+            assert_eq!(landed, LandedAs::Text);
+        }
+    }
+
+    #[test]
+    fn digits_around_an_e_are_no_integer_as_for_ingest() {
+        for (text, widened, frozen) in [
+            ("1E3", None, None),
+            (" 12e4 ", None, None),
+            ("1.5E3", Some(1500.0), None),
+            ("2.0", Some(2.0), Some(2.0)),
+        ] {
+            let raw = Raw::Cell(text);
+            let held = |is_final| LandedAs::Integer { is_final }.hold(&raw);
+            assert_eq!(held(false), widened.map(Held::Float), "{text}");
+            assert_eq!(held(true), frozen.map(Held::Float), "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
     compute::{concat_batches, interleave, take_record_batch},
 };
-use feedline_schemas::report::PredictedJoin;
+use feedline_schemas::report::{PredictedJoin, Warning};
 
 use super::{fault::Fault, new_rows::NewRows, reading::RowsReading};
 use crate::{
@@ -51,6 +51,8 @@ pub(super) struct JoinedBatches {
     /// Error behind them.
     failed: Option<Error>,
     found: JoinedRows,
+    /// Warnings of the joins, at the end of the rows.
+    warnings: Option<Vec<Warning>>,
 }
 
 impl JoinedBatches {
@@ -76,6 +78,7 @@ impl JoinedBatches {
                 joins: sources.collect(),
                 joined_before: 0,
             },
+            warnings: None,
             joins,
         }
     }
@@ -89,6 +92,12 @@ impl JoinedBatches {
                 ..self.found.clone()
             },
         }
+    }
+
+    /// Warnings of joins in which few rows find a row, or the source has their keys in another
+    /// spelling: known at the end of the rows.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> {
+        self.warnings.iter().flatten().cloned()
     }
 
     /// Returns true if the column was added to a row.
@@ -109,10 +118,23 @@ impl JoinedBatches {
                 return Err(error);
             }
             let mut window = self.read_window(next)?;
+            if window.is_empty() {
+                self.find_warnings()?;
+            }
             self.join(&mut window)?;
             self.ready = window.into();
         }
         Ok(self.ready.pop_front())
+    }
+
+    /// Finds the warnings of all rows, once.
+    fn find_warnings(&mut self) -> Result<(), Error> {
+        if self.warnings.is_none()
+            && let Some(lookup) = &self.lookup
+        {
+            self.warnings = Some(lookup.find_warnings(&self.found.joins)?);
+        }
+        Ok(())
     }
 
     /// Reads batches until they are a window. An error after the first one is kept for later.
@@ -168,7 +190,7 @@ impl JoinedBatches {
     }
 
     fn look_up(&mut self, keys: &RecordBatch) -> Result<LookedUp, Error> {
-        let lookup = self.lookup.as_ref().expect("it is open where rows need it");
+        let lookup = self.lookup.as_mut().expect("it is open where rows need it");
         let found = lookup.look_up(keys)?;
         for (join, [matched, unmatched]) in self.found.joins.iter_mut().zip(&found.matches) {
             join.matched += matched;

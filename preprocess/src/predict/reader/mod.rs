@@ -299,13 +299,17 @@ impl RowsIn {
     }
 
     /// Observations about the rows so far: local times that name two instants, which with
-    /// [`RowsReading::pause`] are known at the end, and cells that are not as expected.
+    /// [`RowsReading::pause`] are known at the end, joins that find few rows, which are known at the
+    /// end, and cells that are not as expected.
     #[must_use]
     pub fn found(&self) -> Vec<Warning> {
         let mut found = match &self.rows {
             NewRowReader::Direct(rows) => rows.repeated_times(),
             NewRowReader::Piped(rows) => rows.repeated_times(),
         };
+        if let RowsJoining::Joins(joins) = &self.joins {
+            found.extend(joins.warnings());
+        }
         let expected = self.expected.iter();
         found.extend(expected.flat_map(ExpectedInputs::warnings));
         found

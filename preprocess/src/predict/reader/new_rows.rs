@@ -48,8 +48,8 @@ pub struct Features {
     pub unusual: UnusualCells,
 }
 
-/// Rows, by index from 0, with a cell that a model has little experience with, by column. Columns
-/// without any are absent, and so are rows that cannot be used.
+/// Rows, by index from 0 and ascending, with a cell that a model has little experience with, by column.
+/// Columns without any are absent, and so are rows that cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnusualCells {
     /// Inputs without a value.
@@ -58,11 +58,13 @@ pub struct UnusualCells {
     pub unknown: BTreeMap<String, Vec<usize>>,
     /// Numbers far outside of the training rows.
     pub far_outside: BTreeMap<String, Vec<usize>>,
+    /// Numbers that the caps of a `winsorize` step change. Those of a window are of its last row.
+    pub capped: BTreeMap<String, Vec<usize>>,
 }
 
 impl UnusualCells {
     /// Inputs of `rows` without those that are `bad`; `unknown` are those of unknown categories.
-    fn of(
+    pub(crate) fn of(
         rows: &RecordBatch,
         bad: &BTreeMap<usize, Fault>,
         transform: &Transform,
@@ -75,15 +77,18 @@ impl UnusualCells {
             let rows = (0..column.len()).filter(|row| column.is_null(*row));
             (field.name().clone(), rows.collect())
         });
+        let [far_outside, capped] = transform.rows_outside(rows)?;
         let mut found = Self {
             missing: missing.collect(),
             unknown,
-            far_outside: transform.far_outside(rows)?,
+            far_outside,
+            capped,
         };
         for columns in [
             &mut found.missing,
             &mut found.unknown,
             &mut found.far_outside,
+            &mut found.capped,
         ] {
             columns.retain(|_, rows: &mut Vec<usize>| {
                 rows.retain(|row| !bad.contains_key(row));

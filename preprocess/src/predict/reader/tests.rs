@@ -5,6 +5,7 @@ mod joins;
 mod objects;
 mod passthrough;
 mod pauses;
+mod queries;
 
 use std::{
     collections::BTreeMap,
@@ -604,6 +605,16 @@ fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
         error.contains("it lacks 2 of the 4 needed columns: `rooms`, `new`; did you mean `room`?"),
         "{error}"
     );
+    assert!(!error.contains("--passthrough"), "{error}");
+    let carrying = RowsReading {
+        keep: vec!["qqq".into()],
+        ..reading(FileFormat::Csv, 9)
+    };
+    let error = read_all(csv_of((0..1).map(row)), &carrying)
+        .unwrap_err()
+        .to_string();
+    let expected = "`qqq`; give all columns of the training data and those of `--passthrough`";
+    assert!(error.contains(expected), "{error}");
     let lines = b"{\"other\":1}\n".to_vec();
     let error = read_all(lines, &reading(FileFormat::Ndjson, 9))
         .unwrap_err()

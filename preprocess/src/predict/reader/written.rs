@@ -1,7 +1,7 @@
 //! Cells as they would have landed: numbers with the source's decimal and thousands separators,
 //! spellings of missing values, timestamps.
 
-use feedline_schemas::{csv_cell::CellFormat, number, record::ColumnType};
+use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat, number, record::ColumnType};
 
 use super::{held::LandedAs, raw_cell::Raw, reading::RowsReading};
 use crate::operators::{canonical_text, time_series::Instant};
@@ -20,6 +20,12 @@ pub(super) struct Written {
     reads_iso_cells: bool,
     /// True if the column holds all digits of a number of JSON.
     keeps_digits: bool,
+    /// True if cells of CSV are numbers in the declared format although the column's type is unknown.
+    formats_unknown: bool,
+    /// True if the type of the column is inferred, so that other cells are values, too.
+    is_inferred: bool,
+    /// Known categories of the column. Such a cell is that category in any format of numbers.
+    known: Vec<String>,
 }
 
 /// Result of reading a cell for its column.
@@ -56,12 +62,32 @@ impl Written {
             dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
             reads_iso_cells,
             keeps_digits: matches!(column, Some(ColumnType::Decimal | ColumnType::Utf8)),
+            formats_unknown: matches!(column, Some(ColumnType::Null) | None)
+                && has_number_format(&reading.csv),
+            is_inferred: false,
+            known: Vec::new(),
         }
+    }
+
+    /// Sets if the type of the column is inferred from its known values.
+    pub(super) fn inferred(self, is_inferred: bool) -> Self {
+        Self {
+            is_inferred,
+            ..self
+        }
+    }
+
+    /// Sets the known categories of the column.
+    pub(super) fn knowing(self, known: Vec<String>) -> Self {
+        Self { known, ..self }
     }
 
     /// Returns the noun for the column's type, if that differs from the type it is read as.
     pub(super) fn noun(&self) -> Option<&'static str> {
-        self.dates.as_ref().map(|_| "timestamp")
+        match &self.dates {
+            Some(_) => Some("timestamp"),
+            None => self.formats_unknown.then_some("number"),
+        }
     }
 
     /// The cell as the text of a passthrough column; `None` without a value. A timestamp is that which
@@ -87,7 +113,7 @@ impl Written {
             let instant = self.dates.as_ref().map(|_| Instant::iso().of_text(text));
             return match instant {
                 Some(Some(micros)) => Read::By(timestamp(micros)),
-                Some(None) => Read::Conflict,
+                Some(None) => self.no_timestamp(),
                 None => Read::By(Raw::Text((*text).to_owned().into())),
             };
         }
@@ -99,7 +125,7 @@ impl Written {
                 Raw::Cell(text) => text.trim(),
                 Raw::Text(text) => text,
                 Raw::Null => return Read::AsItIs,
-                _ => return Read::Conflict,
+                _ => return self.no_timestamp(),
             };
             let is_iso = self.reads_iso_cells && matches!(raw, Raw::Cell(_));
             let iso = is_iso.then(Instant::iso);
@@ -107,30 +133,63 @@ impl Written {
             let found = instants.find_map(|instant| instant.of_text(text));
             return match found {
                 Some(micros) => Read::By(timestamp(micros)),
-                None => Read::Conflict,
+                None => self.no_timestamp(),
             };
         }
-        let Raw::Cell(text) = raw else {
-            return Read::AsItIs;
+        match raw {
+            Raw::Cell(text) => self.read_cell(landed, text),
+            _ => Read::AsItIs,
+        }
+    }
+
+    /// Result for a value that is no timestamp.
+    fn no_timestamp(&self) -> Read {
+        match self.is_inferred {
+            true => Read::AsItIs,
+            false => Read::Conflict,
+        }
+    }
+
+    /// Converts the CSV cell of a column that holds no timestamps.
+    fn read_cell(&self, landed: LandedAs, text: &str) -> Read {
+        let is_number = match landed {
+            LandedAs::Integer { .. } | LandedAs::Float | LandedAs::Decimal => true,
+            LandedAs::Scalar | LandedAs::LikelyNumber => self.formats_unknown,
+            LandedAs::Bool | LandedAs::Text | LandedAs::Written | LandedAs::LikelyBool => false,
         };
-        let is_number = matches!(
-            landed,
-            LandedAs::Integer { .. } | LandedAs::Float | LandedAs::Decimal
-        );
         if !is_number && landed != LandedAs::Bool {
             return Read::AsItIs;
         }
         if self.format.is_missing(text.trim()) {
             return Read::By(Raw::Null);
         }
+        let is_known = || self.known.iter().any(|known| known == text.trim());
+        if landed == LandedAs::LikelyNumber && is_known() {
+            return Read::AsItIs;
+        }
         match self.format.number(text) {
             _ if !is_number => Read::AsItIs,
-            Some(number) if *number == **text => Read::AsItIs,
+            Some(number) if *number == *text => Read::AsItIs,
             Some(number) => Read::Number(number.into_owned()),
+            // A category may be such a text.
+            None if landed == LandedAs::LikelyNumber => Read::AsItIs,
             None if number::is_number(text.trim()) => Read::Conflict,
+            // Without a type, text is read as a number once more.
+            None if landed == LandedAs::Scalar && is_fraction(text.trim()) => Read::Conflict,
             None => Read::AsItIs,
         }
     }
+}
+
+/// Returns true if numbers of CSV are written otherwise than programs write them.
+fn has_number_format(csv: &CsvConfig) -> bool {
+    let has_separators = csv.decimal_separator.is_some() || csv.thousands_separator.is_some();
+    has_separators || csv.percent || csv.currency.is_some()
+}
+
+/// Returns true for a number with a point, such as `+1.5`.
+fn is_fraction(text: &str) -> bool {
+    text.contains('.') && text.parse::<f64>().is_ok()
 }
 
 /// A timestamp as its column has it.
@@ -142,8 +201,6 @@ fn timestamp(micros: i64) -> Raw<'static> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::CsvConfig;
-
     use super::*;
 
     fn check(written: &Written, landed: LandedAs, cell: &str, expected: &Read) {
@@ -188,6 +245,49 @@ mod tests {
         check(&dates, LandedAs::Text, "9999-12-31", &last);
         check(&dates, LandedAs::Text, "-", &Read::By(Raw::Null));
         check(&dates, LandedAs::Text, "soon", &Read::Conflict);
+        let inferred = dates.inferred(true);
+        check(&inferred, LandedAs::Text, "9999-12-31", &last);
+        check(&inferred, LandedAs::Text, "soon", &Read::AsItIs);
+    }
+
+    #[test]
+    fn cells_of_an_unknown_type_are_numbers_in_the_declared_format_or_none() {
+        let csv = CsvConfig {
+            decimal_separator: Some(','),
+            thousands_separator: Some('.'),
+            percent: true,
+            ..CsvConfig::default()
+        };
+        let declared = Written {
+            format: CellFormat::new(&csv),
+            formats_unknown: has_number_format(&csv),
+            ..Written::default()
+        };
+        let number = |text: &str| Read::Number(text.to_owned());
+        for (cell, expected) in [
+            ("1.432", number("1432")),
+            ("1.304,44", number("1304.44")),
+            ("17%", number("17")),
+            ("12", Read::AsItIs),
+            ("true", Read::AsItIs),
+            (" NA ", Read::By(Raw::Null)),
+            ("1.5", Read::Conflict),
+            ("+1.5", Read::Conflict),
+        ] {
+            check(&declared, LandedAs::Scalar, cell, &expected);
+        }
+        check(&declared, LandedAs::LikelyNumber, "1.432", &number("1432"));
+        check(&declared, LandedAs::LikelyNumber, "1.5", &Read::AsItIs);
+        let codes = declared.clone().knowing(vec!["1.125".to_owned()]);
+        check(&codes, LandedAs::LikelyNumber, " 1.125", &Read::AsItIs);
+        check(&codes, LandedAs::LikelyNumber, "1.432", &number("1432"));
+        check(&declared, LandedAs::Text, "1.432", &Read::AsItIs);
+        // Without a format, cells are read as ever.
+        assert!(!has_number_format(&CsvConfig::default()));
+        let usual = Written::default();
+        for cell in ["1.5", "+1.5", "1.432", "NA"] {
+            check(&usual, LandedAs::Scalar, cell, &Read::AsItIs);
+        }
     }
 
     #[test]

@@ -435,3 +435,43 @@ fn a_key_that_appears_twice_in_the_joined_source_is_an_error() {
         "{error}"
     );
 }
+
+#[test]
+fn new_rows_whose_keys_are_written_otherwise_than_in_the_joined_source_are_a_warning() {
+    let built = Joined::build();
+    let root = Store::memory();
+    let landing = async {
+        land_all(&root, None).await;
+        let shop = |i: u32| vec![json!(format!("0{i}")), json!("k0"), json!(1.0)];
+        let columns = [("name", Utf8), ("kind", Utf8), ("area", Float64)];
+        land(&root, "shops", &columns, (0..10).map(shop).collect()).await;
+    };
+    built.runtime.block_on(landing);
+    let find = |root: &Store, batch_rows| {
+        let reading = built.reading(FileFormat::Csv, batch_rows, built.joins_at(root));
+        let stream = RowSource::Stream(Box::new(Cursor::new(csv_text((1..4).map(base)))));
+        let mut rows = RowsIn::open(stream, &reading, built.transform.artefact()).unwrap();
+        while rows.next_rows().unwrap().is_some() {
+            assert!(rows.joined().joins[0].matched + rows.joined().joins[0].unmatched > 0);
+        }
+        rows.found()
+    };
+    // Some rows have no match, and the sources have no key like theirs.
+    let found = find(&built.context.root, 10);
+    assert!(found.is_empty(), "{found:?}");
+    for batch_rows in [1, 10] {
+        let found = find(&root, batch_rows);
+        let [warning] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(warning.code, "join_unmatched");
+        for part in [
+            "none of 3 new rows find a row of `shops` by `shop`",
+            "3 rows find none although `shops` has their key",
+            "`1` (1 row) and `01`",
+            "; write the keys of new rows as `shops` has them",
+        ] {
+            assert!(warning.message.contains(part), "{part}: {warning:?}");
+        }
+    }
+}

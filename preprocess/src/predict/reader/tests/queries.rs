@@ -1,0 +1,63 @@
+//! Rows of a query: the types of its columns are unknown, the formats of its sources are known.
+
+use arrow::array::TimestampMicrosecondArray;
+
+use super::*;
+
+#[test]
+fn numbers_of_a_query_are_read_by_the_number_format_of_its_sources() {
+    let csv = CsvConfig {
+        delimiter: Some(";".into()),
+        decimal_separator: Some(','),
+        thousands_separator: Some('.'),
+        ..CsvConfig::default()
+    };
+    let reading_of_query = RowsReading {
+        csv,
+        landed: BTreeMap::new(),
+        ..reading(FileFormat::Csv, 10)
+    };
+    let text = "size;rooms;kind;new\n1.432,5;3;z;true\n1.432;3;z;true\n1.5;3;z;true\n";
+    let (x, bad, _) = read_all(text.into(), &reading_of_query).unwrap();
+    let plain = "size,rooms,kind,new\n1432.5,3,z,true\n1432,3,z,true\n";
+    let (expected, _, _) = read_all(plain.into(), &reading(FileFormat::Csv, 10)).unwrap();
+    assert_eq!(bits(&x[..2]), bits(&expected));
+    // A number in another format is none that is guessed.
+    assert_eq!(bad.keys().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!(bad[&2].reason, "type_conflict");
+    let detail = "column `size` is number, the value is text `\"1.5\"`";
+    assert!(bad[&2].detail.contains(detail), "{}", bad[&2].detail);
+}
+
+#[test]
+fn timestamps_of_a_query_are_the_categories_that_they_were_in_the_build() {
+    const DAY: i64 = 86_400_000_000;
+    let columns = [("at", ColumnType::Timestamp), ("price", Float64)];
+    let rows = (0..200_i32).map(|i| vec![json!(i64::from(i % 4) * DAY), json!(f64::from(i))]);
+    let dataset = "sources = [\"a\"]\ntarget = \"price\"\n";
+    let built = built(&columns, dataset, rows.collect());
+    let reading = |format| RowsReading {
+        landed: BTreeMap::new(),
+        contracts: vec![ContractConfig {
+            dates: vec!["%d.%m.%Y".to_owned()],
+            ..ContractConfig::default()
+        }],
+        ..reading(format, 10)
+    };
+    let csv = "at\n01.01.1970\n1970-01-02T00:00:00Z\n1970-01-03\nsoon\n";
+    let times = TimestampMicrosecondArray::from(vec![Some(0), Some(DAY), Some(2 * DAY)]);
+    let times: ArrayRef = Arc::new(times);
+    let batch = RecordBatch::try_from_iter_with_nullable([("at", times, true)]).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let parquet = writer.into_inner().unwrap();
+    let expected: Vec<Vec<f32>> = (0..3).map(|row| built.x[&row].clone()).collect();
+    for (format, bytes) in [
+        (FileFormat::Csv, csv.as_bytes().to_vec()),
+        (FileFormat::Parquet, parquet),
+    ] {
+        let (x, bad, _) = read_with(&built.transform, bytes, &reading(format)).unwrap();
+        assert_eq!(bad, BTreeMap::new(), "{format:?}");
+        assert_eq!(bits(&x[..3]), bits(&expected), "{format:?}");
+    }
+}
