@@ -104,7 +104,7 @@ pub use operators::expectations::{ExpectedInputs, check_expectations, infer_expe
 pub use operators::text;
 pub use pipeline::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
-    check_columns, is_built_by, refit, series_columns, series_rows,
+    check_columns, is_built_by, is_kept_by, refit, series_columns, series_rows,
 };
 pub use predict::image_preparer::ImagePreparer;
 pub use predict::joins::{RowJoins, row_joins};
@@ -123,8 +123,8 @@ pub use source::landed_texts::{
 };
 pub use source::version_order::check_version_samples;
 pub use steps::knn;
-pub use steps::{NumberFormat, describe_step};
+pub use steps::{NumberFormat, capped_in_train, describe_step};
 pub use tokenizer::Tokenizer;
 pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
-pub use warnings::looks_like_row_number;
+pub use warnings::{is_named_elsewhere, looks_like_row_number};

@@ -53,6 +53,9 @@ use crate::{
     transform::new_layout,
 };
 
+/// Reason of an error where no column is a feature.
+pub(crate) const NO_FEATURE: &str = "no column is left to be a feature";
+
 /// Fits the steps and the target of `spec`.
 ///
 /// # Errors
@@ -60,10 +63,7 @@ use crate::{
 /// for an empty split, and failures of the engine.
 pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
     if spec.inputs.is_empty() {
-        return Err(Error::config(
-            "dataset.features",
-            "no column is left to be a feature",
-        ));
+        return Err(Error::config("dataset.features", NO_FEATURE));
     }
     fit_rows(train, spec).await
 }

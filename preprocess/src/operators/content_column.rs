@@ -12,6 +12,7 @@ use arrow::{
     datatypes::DataType,
 };
 use datafusion::error::Result as EngineResult;
+use feedline_readers::image_signature::image_format;
 use feedline_schemas::{
     config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig, Task},
     manifest::Split,
@@ -379,11 +380,14 @@ pub(crate) fn image_fault(bytes: &[u8]) -> Option<String> {
     }
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     let known = bytes.starts_with(b"\xff\xd8") || bytes.starts_with(b"\x89PNG\r\n\x1a\n");
-    (!known && !is_webp).then(|| {
-        format!(
+    (!known && !is_webp).then(|| match image_format(bytes) {
+        Some(format) => format!(
+            "it is a {format}, which shards do not hold as it came: set `dataset.image.store`, such as `\"png\"`"
+        ),
+        None => format!(
             "it begins with `{:02x?}`, as no JPEG, PNG, WebP, PGM or PPM does",
             &bytes[..bytes.len().min(8)]
-        )
+        ),
     })
 }
 
@@ -482,6 +486,8 @@ mod tests {
         let rows: Vec<usize> = faults.iter().map(|(row, ..)| *row).collect();
         assert_eq!(rows, [2, 3, 4, 5]);
         assert_eq!(faults[2].2, "it ends before its last pixel");
+        let gif = "it is a GIF, which shards do not hold as it came: set `dataset.image.store`";
+        assert!(faults[3].2.starts_with(gif), "{}", faults[3].2);
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["P5\n1 1\n255\nx"]));
         assert_eq!(image_faults(&texts).len(), 1);
     }

@@ -1,5 +1,5 @@
 //! Split of a row: by hash a pure function of its key (or content) and the salt, so adding rows
-//! moves none; otherwise by its [`Rule`].
+//! moves none with the same content; otherwise by its [`Rule`].
 //!
 //! The hash is `xxh3-64("feedline.split" | salt length u64 | salt | group hash)`, its upper 53 bits compared with the cumulative
 //! shares. The shuffle has another prefix, so the two orders are independent.
@@ -13,6 +13,7 @@ pub(crate) mod range;
 mod rule;
 mod shares;
 pub(crate) mod time;
+pub(crate) mod time_order;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use frozen::apart;
 pub(crate) use named::{ByName, names_as_written};
-pub(crate) use rule::{Rule, check_images, resolve};
+pub(crate) use rule::{Rule, check_images, check_key, resolve};
 pub(crate) use shares::{SPLIT_MISSES_SHARE, SplitSizes, check_shares};
 pub(crate) use time::{TimeRule, advice_on};
 

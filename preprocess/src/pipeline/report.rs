@@ -29,7 +29,7 @@ impl Build<'_> {
                     .url_of(&dataset_report::path_of(manifest.fingerprint))
             }),
             dropped_columns: manifest.dropped_columns.clone(),
-            warnings: manifest.warnings.clone(),
+            warnings: self.without_declared(&manifest.warnings),
             naive: manifest.naive.clone(),
             added: None,
             anew: self.previous.rebuild_reason.clone().filter(|_| !up_to_date),

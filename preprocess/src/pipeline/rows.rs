@@ -44,6 +44,8 @@ pub(super) struct RowWriter<'a> {
     pub(super) boxes: Option<BoxCounts>,
     /// Count of infinite cells so far, by column.
     pub(super) infinite: BTreeMap<String, u64>,
+    /// Count of cells that caps changed so far, by column.
+    pub(super) capped: BTreeMap<String, u64>,
     /// Count of rows with an unknown value so far, by category.
     pub(super) unknown: BTreeMap<String, u64>,
     /// Count of written rows so far, by class.
@@ -89,6 +91,7 @@ impl<'a> RowWriter<'a> {
             texts: TextCounts::default(),
             boxes: has_boxes(spec).then(BoxCounts::default),
             infinite: BTreeMap::new(),
+            capped: BTreeMap::new(),
             unknown: BTreeMap::new(),
             classes: vec![0; classes_of(layout)],
             targets: vec![ExactMoments::default(); numbers_of(layout)],
@@ -121,10 +124,13 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Counts infinite cells and unknown values, those of bad rows among them.
+    /// Counts infinite cells, capped cells and unknown values, those of bad rows among them.
     fn count_cells(&mut self, applied: &Applied) {
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
+        }
+        for (column, cells) in &applied.capped {
+            *self.capped.entry(column.clone()).or_default() += cells;
         }
         for (column, rows) in &applied.unknown {
             *self.unknown.entry(column.clone()).or_default() += rows.len() as u64;

@@ -13,6 +13,7 @@ mod hash_partitioned;
 mod images;
 mod latest_versions;
 mod leaks;
+mod moved_rows;
 mod near_duplicates;
 mod row_numbers;
 mod series;

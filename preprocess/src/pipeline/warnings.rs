@@ -23,13 +23,13 @@ use crate::{
     Error,
     fit::{aggregate::Rows, check_nans},
     operators::coerce::NanSeen,
-    schema::landed_columns::shown,
+    schema::{column_roles::columns_in_other_use, landed_columns::shown},
     shards::manifest,
     source::{landing_zone::Landed, sql::other_rows::Sight},
     staging::Staged,
     statistics::profile::categories,
     steps,
-    warnings::{self, CutCategories, SplitKey, precision::RoundedIntegers},
+    warnings::{self, CutCategories, SplitKey, precision::RoundedNumbers},
 };
 
 /// Training rows of the first pass, before the check of all rows.
@@ -73,6 +73,9 @@ impl Build<'_> {
         if self.spec.payload.is_some() || !config.features.is_empty() {
             return dropped;
         }
+        let others = columns_in_other_use(config, &self.spec.inputs);
+        let others = others.into_iter();
+        dropped.extend(others.map(|(name, key)| (name, warnings::named_in(key))));
         for column in &self.input.columns {
             if self.has_use(&column.name) {
                 continue;
@@ -106,10 +109,7 @@ impl Build<'_> {
         found.extend(
             series.filter_map(|series| warnings::zone::of_instants(series, &self.input.columns)),
         );
-        found.extend(self.spec.series.iter().filter_map(|series| {
-            let counts = series.long_steps.read();
-            warnings::long_steps(&series.time, &counts)
-        }));
+        found.extend(self.time_step_warnings());
         for step in &artefact.steps {
             if let FittedStep::Categories { columns } = step {
                 for category in columns {
@@ -121,11 +121,27 @@ impl Build<'_> {
         found.extend(self.key_is_feature(staged, artefact));
         found.extend(self.made_of_other_rows(artefact));
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
-        found.extend(Box::pin(self.rounded_integers(staged, artefact)).await?);
+        found.extend(Box::pin(self.rounded_numbers(staged, artefact)).await?);
         found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
         found.extend(Box::pin(self.shifted(staged)).await?);
         found.extend(self.moved_classes(artefact).await?);
         Ok(found)
+    }
+
+    /// Warns of steps from row to row of a series that are long, or of no usual length, where rows are counted, and of days that
+    /// are not 24 hours long, where days are.
+    fn time_step_warnings(&self) -> Vec<Warning> {
+        let Some(series) = &self.spec.series else {
+            return Vec::new();
+        };
+        let counts = series.long_steps.read();
+        let season = series.sequence.and_then(|sequence| sequence.season);
+        let long = warnings::long_steps(&series.time, &counts, season);
+        let uneven = warnings::uneven_steps(&series.time, &counts, season);
+        let days = series.clock_changes.read();
+        let zone = series.zone().unwrap_or_default();
+        let days = warnings::uneven_days(&series.time, zone, &days, series.spans_key());
+        long.into_iter().chain(uneven).chain(days).collect()
     }
 
     /// Warns of columns that the query makes of other rows: no check of the build sees them. Features that look back along the time
@@ -281,12 +297,12 @@ impl Build<'_> {
         Ok(warnings::look_like_identifiers(&unique, rows))
     }
 
-    /// Warns of features whose integers a 32-bit float rounds, as far as no step scales them.
-    async fn rounded_integers(
+    /// Warns of features whose integers a 32-bit float rounds, or whose floats it makes equal, as far as no step scales them.
+    async fn rounded_numbers(
         &self,
         staged: &Staged,
         artefact: &TransformArtefact,
-    ) -> Result<Option<Warning>, Error> {
+    ) -> Result<Vec<Warning>, Error> {
         let is_as_landed = |name: &str| {
             artefact.steps.iter().all(|step| match step {
                 FittedStep::Impute { .. } | FittedStep::Winsorize { .. } => true,
@@ -300,13 +316,13 @@ impl Build<'_> {
             .filter(|name| is_as_landed(name))
             .collect();
         if names.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let cells: Vec<Expr> = names.iter().map(|name| ident(*name)).collect();
         let first = staged.frame(Split::Train)?.select(cells)?;
         let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
         let counted = names.into_iter().enumerate().map(|(at, name)| {
-            let mut counted = RoundedIntegers::default();
+            let mut counted = RoundedNumbers::default();
             for batch in &first {
                 let cells = batch.column(at).as_primitive::<Float64Type>();
                 cells.iter().flatten().for_each(|cell| counted.add(cell));
@@ -314,7 +330,9 @@ impl Build<'_> {
             (name, counted)
         });
         let counted: Vec<_> = counted.collect();
-        Ok(warnings::precision::integers_rounded(&counted))
+        let integers = warnings::precision::integers_rounded(&counted);
+        let floats = warnings::precision::floats_rounded(&counted);
+        Ok(integers.into_iter().chain(floats).collect())
     }
 
     /// Returns the warnings of small splits and classes, and of classes of very unequal size.
@@ -374,6 +392,27 @@ impl Build<'_> {
             }
         }
         warnings::unknown_categories(&unknown, rows, &[Split::Validation, Split::Test])
+    }
+
+    /// Warns of caps that change many cells of one of these `splits`, which have these rows. Columns that a `winsorize` step lists
+    /// are meant to be capped.
+    pub(super) fn mostly_capped(
+        &self,
+        artefact: &TransformArtefact,
+        mut capped: SplitCells,
+        rows: [u64; 3],
+        splits: &[Split],
+    ) -> Option<Warning> {
+        let steps = self.dataset.step.iter().flatten();
+        let steps = steps.filter(|step| matches!(step.step, Step::Winsorize(_)));
+        let listed: Vec<&String> = steps.flat_map(|step| &step.columns).collect();
+        capped.retain(|name, _| !listed.contains(&name));
+        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+        let fitted = |name: &str| {
+            let clipped = steps::clipped_in_train(&artefact.steps, name);
+            clipped as f64 / artefact.fitted_rows.max(1) as f64
+        };
+        warnings::mostly_capped(&capped, rows, splits, fitted)
     }
 
     /// Warns of a category that is the only column of the split's key, where there is a split beside the training split.

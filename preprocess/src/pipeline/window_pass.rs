@@ -164,6 +164,7 @@ impl Build<'_> {
                 ..SequenceCounts::default()
             },
             infinite: SplitCells::new(),
+            capped: SplitCells::new(),
             unknown: SplitCells::new(),
         }
     }
@@ -230,6 +231,7 @@ struct WindowsPass<'a> {
     counts: SequenceCounts,
     naive: NaiveErrors,
     infinite: SplitCells,
+    capped: SplitCells,
     unknown: SplitCells,
 }
 
@@ -264,6 +266,7 @@ impl WindowsPass<'_> {
             sequence: Some(self.counts),
             naive: self.naive.into_forecasts(),
             infinite: self.infinite,
+            capped: self.capped,
             unknown: self.unknown,
             classes,
             targets,
@@ -296,10 +299,7 @@ impl WindowsPass<'_> {
             let (batch, applied) = transformed(fitted, split, batch).await?;
             self.meter.add(batch.num_rows() as u64);
             let bad = set_aside(&mut self.rejects, &batch, &applied)?;
-            add_cells(&mut self.infinite, split, &applied.infinite);
-            let unknown = applied.unknown.iter();
-            let unknown = unknown.map(|(column, rows)| (column.clone(), rows.len() as u64));
-            add_cells(&mut self.unknown, split, &unknown.collect());
+            self.count_cells(split, &applied);
             if open.is_none() {
                 let schema = self.schema(&batch, applied.y.as_ref())?;
                 let path = self.scratch.path(&format!("windows-{split}.parquet"));
@@ -313,6 +313,15 @@ impl WindowsPass<'_> {
             Some((file, schema)) => Ok(file.finish()?.map(|file| (file, schema))),
             None => Ok(None),
         }
+    }
+
+    /// Counts infinite cells, capped cells and unknown values, those of bad rows among them.
+    fn count_cells(&mut self, split: Split, applied: &Applied) {
+        add_cells(&mut self.infinite, split, &applied.infinite);
+        add_cells(&mut self.capped, split, &applied.capped);
+        let unknown = applied.unknown.iter();
+        let unknown = unknown.map(|(column, rows)| (column.clone(), rows.len() as u64));
+        add_cells(&mut self.unknown, split, &unknown.collect());
     }
 
     /// Writes the windows that end at the good rows of a batch.
@@ -467,6 +476,7 @@ fn applied(batch: &RecordBatch) -> Applied {
         y,
         bad: Vec::new(),
         infinite: BTreeMap::new(),
+        capped: BTreeMap::new(),
         unknown: BTreeMap::new(),
     }
 }

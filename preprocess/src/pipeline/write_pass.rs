@@ -98,6 +98,8 @@ pub(super) struct Written {
     pub(super) naive: Vec<NaiveForecast>,
     /// Infinite cells of numeric features, by column and split.
     pub(super) infinite: SplitCells,
+    /// Cells that caps changed, by column and split.
+    pub(super) capped: SplitCells,
     /// Rows with an unknown value of a category, by column and split.
     pub(super) unknown: SplitCells,
     /// Rows of each split by class id.
@@ -201,6 +203,7 @@ struct WriteTotals {
     texts: [TextCounts; 3],
     boxes: Option<BoxCounts>,
     infinite: SplitCells,
+    capped: SplitCells,
     unknown: SplitCells,
     classes: [Vec<u64>; 3],
     targets: Vec<ExactMoments>,
@@ -218,6 +221,7 @@ impl WriteTotals {
             self.targets = std::mem::take(&mut rows.targets);
         }
         add_cells(&mut self.infinite, split, &rows.infinite);
+        add_cells(&mut self.capped, split, &rows.capped);
         add_cells(&mut self.unknown, split, &rows.unknown);
         if let Some(found) = rows.boxes {
             let all = self.boxes.get_or_insert_default();
@@ -235,6 +239,7 @@ impl WriteTotals {
             sequence: None,
             naive: Vec::new(),
             infinite: self.infinite,
+            capped: self.capped,
             unknown: self.unknown,
             classes: self.classes,
             targets: self.targets,

@@ -2,6 +2,7 @@
 //! columns.
 
 mod no_effect;
+mod other_use;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -31,6 +32,8 @@ use crate::{
         system_columns::check_reserved,
     },
 };
+
+pub(crate) use self::other_use::columns_in_other_use;
 
 /// Default of `dataset.max_reject_fraction`.
 pub const MAX_REJECT_FRACTION: f64 = 0.05;
@@ -128,6 +131,7 @@ fn check_roles(config: &DatasetConfig) -> Result<(), Error> {
     no_effect::check_listed_twice(config)?;
     time_series::check_entity_roles(config)?;
     conflicts::check_keys(config)?;
+    split::check_key(config)?;
     let targets = config.targets().iter();
     let mut history = targets.filter(|target| config.features.contains(target));
     history.try_for_each(|target| check_history(config, target))
@@ -379,10 +383,7 @@ fn inputs(
         let history = history.map_or_else(String::new, |target| {
             format!("; windows may hold the past of the target: `features = [\"{target}\"]`")
         });
-        return Err(Error::config(
-            "dataset.features",
-            format!("no column is left to be a feature; list some, or drop and key fewer{history}"),
-        ));
+        return Err(other_use::no_feature_left(config, &history));
     }
     Ok(inputs)
 }

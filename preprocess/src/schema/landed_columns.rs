@@ -108,6 +108,31 @@ fn delimiter_hint(name: &str, names: &[&str]) -> String {
     })
 }
 
+/// Error of a file that lacks the columns `lacking`, at least one, of `all` needed ones; it has the columns
+/// `known`.
+pub(crate) fn lacks_columns<'a>(
+    file: &str,
+    lacking: &[&str],
+    all: usize,
+    known: impl Iterator<Item = &'a str>,
+    advice: &str,
+) -> Error {
+    let nearest = match lacking.first() {
+        Some(first) => nearest(first, known),
+        None => String::new(),
+    };
+    let lacks = match all {
+        1 => "the needed column".to_owned(),
+        all => format!("{} of the {all} needed columns", lacking.len()),
+    };
+    let names = listed(lacking, "`");
+    Error::input(
+        format!("`{file}`"),
+        format!("it lacks {lacks}: {names}{nearest}"),
+        advice,
+    )
+}
+
 /// The names, each in `quotes`, or the first of many and how many more there are.
 pub(crate) fn listed(names: &[&str], quotes: &str) -> String {
     let first = names.iter().take(LISTED);

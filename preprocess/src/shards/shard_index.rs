@@ -6,8 +6,11 @@
 //! each matching key.
 
 mod digest;
+mod training_cells;
+mod unlike_cells;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     hash::{Hash, Hasher},
     io::Cursor,
@@ -16,7 +19,7 @@ use std::{
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray},
-    datatypes::{DataType, Float32Type, SchemaRef, UInt64Type},
+    datatypes::{DataType, SchemaRef, UInt64Type},
     error::ArrowError,
     ipc::reader::FileReader,
 };
@@ -30,7 +33,10 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use self::digest::{Digest, Moments};
+use self::{
+    digest::{Digest, Moments},
+    training_cells::TrainingCells,
+};
 use crate::{
     Error,
     engine::scalar_function::RowFunction,
@@ -54,8 +60,11 @@ const ERRORS: f64 = 4.0;
 /// Most deviations: a feature that was the same in all rows has none to count in.
 const MOST: f64 = 1000.0;
 
-/// Largest difference of the variance of cells that are 0 or 1 from that of their mean, by rounding.
-const FRACTION: f64 = 1e-9;
+/// Largest difference of the variance of two values from that of their fractions, in variances, by rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// Most new rows that may differ by chance from a feature that was the same in all rows.
+const FEW: u32 = 5;
 
 /// Keys and moments of shards.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +75,9 @@ pub(crate) struct ShardIndex {
     moments: Vec<Moments>,
     /// Of the numeric targets of all training rows, as stored.
     targets: Vec<Moments>,
+    /// Of these training rows, those that differ from a feature that was the same in all earlier rows, by the place of the
+    /// feature, where they were counted.
+    unlike: BTreeMap<usize, u64>,
 }
 
 impl ShardIndex {
@@ -114,15 +126,17 @@ pub(crate) fn shifts(
     before: &ShardIndex,
     added: &ShardIndex,
 ) -> Vec<FeatureShift> {
-    let moments = before.moments.iter().zip(&added.moments);
-    let shifts = names.iter().zip(moments).filter_map(|(name, (a, b))| {
-        let [a, b] = [*a, *b].map(|moments| Measured {
-            rows: moments.count,
-            mean: moments.mean(),
-            variance: moments.variance(),
+    let moments = before.moments.iter().zip(&added.moments).enumerate();
+    let shifts = names
+        .iter()
+        .zip(moments)
+        .filter_map(|(name, (place, (a, b)))| {
+            let b = Measured {
+                unlike: added.unlike.get(&place).copied(),
+                ..Measured::of(*b)
+            };
+            shift_of(name, Measured::of(*a), b)
         });
-        shift_of(name, a, b)
-    });
     strongest(shifts.collect())
 }
 
@@ -132,13 +146,69 @@ pub(crate) struct Measured {
     pub(crate) rows: f64,
     pub(crate) mean: f64,
     pub(crate) variance: f64,
+    /// The least and the greatest cell.
+    pub(crate) range: [f64; 2],
+    /// Rows that differ from a feature that was the same in all earlier rows, where they were counted.
+    pub(crate) unlike: Option<u64>,
 }
 
 impl Measured {
-    /// Returns true for the variance of cells that are 0 or 1: then the mean is a fraction of the
-    /// rows.
-    fn is_fraction(&self) -> bool {
-        (self.variance - self.mean * (1.0 - self.mean)).abs() <= FRACTION
+    fn of(moments: Moments) -> Self {
+        Self {
+            rows: moments.count,
+            mean: moments.mean(),
+            variance: moments.variance(),
+            range: [moments.least, moments.greatest],
+            unlike: None,
+        }
+    }
+
+    /// Returns true if all cells are equal.
+    fn is_constant(&self) -> bool {
+        self.range[0] >= self.range[1]
+    }
+
+    /// Returns true if each cell is one of these two values, the lower one first: then the mean is a
+    /// fraction of the rows, in units of their distance. Cells between them have a smaller variance
+    /// (R. Bhatia, C. Davis, "A better bound on the variance", 2000).
+    fn has_only(&self, [low, high]: [f64; 2]) -> bool {
+        if self.is_constant() {
+            return self.range[0] <= low || self.range[1] >= high;
+        }
+        let of_two = (self.mean - low) * (high - self.mean);
+        (self.variance - of_two).abs() <= ROUNDING * self.variance
+    }
+
+    /// Returns true if all cells of both are one of two values.
+    fn is_fraction_beside(&self, new: &Self) -> bool {
+        let low = self.range[0].min(new.range[0]);
+        let high = self.range[1].max(new.range[1]);
+        [self, new].iter().all(|rows| rows.has_only([low, high]))
+    }
+
+    /// Returns the value of all these cells, if so few rows of `new` may differ from it that they have to be counted.
+    pub(crate) fn constant_to_count(&self, new: &Self) -> Option<f64> {
+        let may_be_few = self.is_constant()
+            && !self.is_fraction_beside(new)
+            && new.rows_away_from(self.range[0]) <= f64::from(FEW);
+        may_be_few.then_some(self.range[0])
+    }
+
+    /// Returns the variance that differences of two such rows are measured by.
+    fn variance_against(&self, new: &Self) -> f64 {
+        let is_few = self.is_constant() && new.unlike.is_some_and(|rows| rows <= u64::from(FEW));
+        match is_few || self.is_fraction_beside(new) {
+            true => f64::midpoint(self.variance, new.variance),
+            false => self.variance,
+        }
+    }
+
+    /// Returns the number of rows that would give these moments if they were equal and all others were `value`: there are no
+    /// fewer that differ from it (by the Cauchy-Schwarz inequality).
+    fn rows_away_from(&self, value: f64) -> f64 {
+        let difference = self.mean - value;
+        let square = difference * difference;
+        self.rows * square / (self.variance + square)
     }
 }
 
@@ -147,17 +217,14 @@ impl Measured {
 ///
 /// The deviation is that of the earlier rows: that of the new ones grows with their outliers, which
 /// would hide the shift that they make. A fraction has no outliers, and a rare one hardly a deviation
-/// of its own, so two fractions have the root of the mean of both variances.
+/// of its own, so two fractions of the same two values have the root of the mean of both variances.
+/// So has a feature that was the same in all rows, and differs in a few.
 pub(crate) fn shift_of(name: &str, a: Measured, b: Measured) -> Option<FeatureShift> {
     if a.rows <= 0.0 || b.rows <= 0.0 {
         return None;
     }
     let difference = b.mean - a.mean;
-    let variance = match a.is_fraction() && b.is_fraction() {
-        true => f64::midpoint(a.variance, b.variance),
-        false => a.variance,
-    };
-    let deviation = variance.sqrt();
+    let deviation = a.variance_against(&b).sqrt();
     // Cells are rounded to 32 bits.
     let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean.abs();
     let deviations = match is_rounding {
@@ -281,22 +348,13 @@ impl Looking {
             keys: wanted.map(|key| (*key, code(self.split))).collect(),
             moments,
             targets,
+            unlike: BTreeMap::new(),
         }
     }
 
     /// Reads a shard.
     fn digest(&self, bytes: &Bytes, shard: &Shard) -> Result<Digest, Error> {
-        let found = Hash128::of(bytes);
-        if found != shard.hash {
-            return Err(Error::input(
-                format!("`{}`", self.url),
-                format!(
-                    "its content has hash {found}, the manifest says {}",
-                    shard.hash
-                ),
-                "restore it, or rebuild the dataset with `--refit`",
-            ));
-        }
+        check_content(bytes, shard, &self.url)?;
         let mut digest = Digest::default();
         let reader = FileReader::try_new(Cursor::new(bytes), Some(self.columns()?))?;
         for batch in reader {
@@ -306,15 +364,10 @@ impl Looking {
             if self.split != Split::Train {
                 continue;
             }
-            let x = of(batch.column_by_name("x"))?.as_fixed_size_list();
-            let width = usize::try_from(x.value_length()).unwrap_or_default();
-            let y = batch.column_by_name("y");
-            let y = y.map(|y| y.as_fixed_size_list_opt().map_or(y, |list| list.values()));
-            let y = y.and_then(|y| y.as_primitive_opt::<Float32Type>());
+            let TrainingCells { x, width, y } = TrainingCells::of(&batch)?;
             let count = width + self.numbers;
             digest.moments.resize(count, Moments::default());
-            let cells = x.values().as_primitive::<Float32Type>().values();
-            for row in cells.chunks_exact(width.max(1)) {
+            for row in x.chunks_exact(width.max(1)) {
                 digest
                     .moments
                     .iter_mut()
@@ -322,8 +375,8 @@ impl Looking {
                     .for_each(|(m, x)| m.add(*x));
             }
             let targets = &mut digest.moments[width..];
-            if let Some(y) = y.filter(|_| !targets.is_empty()) {
-                for row in y.values().chunks_exact(targets.len()) {
+            if !targets.is_empty() {
+                for row in y.chunks_exact(targets.len()) {
                     let cells = targets.iter_mut().zip(row);
                     cells.for_each(|(moments, y)| moments.add(*y));
                 }
@@ -344,6 +397,22 @@ impl Looking {
             false => Ok(found),
         }
     }
+}
+
+/// Checks the bytes of a shard against its hash.
+fn check_content(bytes: &Bytes, shard: &Shard, url: &str) -> Result<(), Error> {
+    let found = Hash128::of(bytes);
+    if found == shard.hash {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("`{url}`"),
+        format!(
+            "its content has hash {found}, the manifest says {}",
+            shard.hash
+        ),
+        "restore it, or rebuild the dataset with `--refit`",
+    ))
 }
 
 /// Numeric targets of shards.
@@ -401,10 +470,14 @@ mod tests {
     use super::*;
 
     fn seen(cells: impl IntoIterator<Item = f32>) -> ShardIndex {
-        let mut moments = Moments::default();
-        cells.into_iter().for_each(|cell| moments.add(cell));
+        let (mut moments, mut unlike) = (Moments::default(), 0);
+        for cell in cells {
+            moments.add(cell);
+            unlike += u64::from(cell != 0.0);
+        }
         ShardIndex {
             moments: vec![moments],
+            unlike: BTreeMap::from([(0, unlike)]),
             ..ShardIndex::default()
         }
     }
@@ -445,6 +518,42 @@ mod tests {
         assert_eq!(told(&indicator(1, 10_000), &indicator(1, 100)), [0.0; 0]);
         let found = told(&indicator(0, 10_000), &indicator(50, 100));
         assert!((found[0] - 0.5_f64.sqrt() * 2.0).abs() < 1e-12, "{found:?}");
+    }
+
+    #[test]
+    fn rare_values_of_a_scaled_feature_differ_by_the_deviations_of_both() {
+        // 2 of 3,224 rows have a 1, which a step has scaled.
+        let scaled = |ones: u16, rows: u16| {
+            let cells = (0..rows).map(move |row| if row < ones { 40.125 } else { -0.025 });
+            seen(cells)
+        };
+        assert_eq!(told(&scaled(2, 3224), &scaled(1, 78)), [0.0; 0]);
+        let found = told(&scaled(2, 3224), &scaled(39, 78));
+        assert!((1.0..2.0).contains(&found[0]), "{found:?}");
+    }
+
+    #[test]
+    fn a_few_rows_that_differ_from_a_constant_feature_are_chance() {
+        let before = seen([0.0; 3000]);
+        let with = |others: &[f32]| {
+            let same = std::iter::repeat_n(0.0, 820 - others.len());
+            seen(others.iter().copied().chain(same))
+        };
+        assert_eq!(told(&before, &with(&[3.0])), [0.0; 0]);
+        assert_eq!(told(&before, &with(&[3.0, 5.0])), [0.0; 0]);
+        let many: Vec<f32> = (0..100_u8).map(f32::from).collect();
+        assert_eq!(told(&before, &with(&many)), [MOST]);
+        // By their moments alone, all might be one row.
+        let extreme: Vec<f32> = many.into_iter().chain([1e6]).collect();
+        assert_eq!(told(&before, &with(&extreme)), [MOST]);
+        let may_be_few = |others: &[f32]| {
+            let [old, new] = [&before, &with(others)].map(|rows| Measured::of(rows.moments[0]));
+            old.constant_to_count(&new)
+        };
+        assert_eq!(may_be_few(&extreme), Some(0.0));
+        assert_eq!(may_be_few(&[3.0, 5.0]), Some(0.0));
+        assert_eq!(may_be_few(&[3.0]), None);
+        assert_eq!(may_be_few(&[3.0; 400]), None);
     }
 
     #[test]

@@ -18,8 +18,11 @@ mod winsorize;
 
 use feedline_schemas::{count::counted, transform::FittedStep};
 
-pub use self::fitted_column::NumberFormat;
-pub(crate) use self::fitted_column::{ColumnWarning, FittedColumn};
+pub use self::{fitted_column::NumberFormat, winsorize::capped_in_train};
+pub(crate) use self::{
+    fitted_column::{ColumnWarning, FittedColumn},
+    winsorize::clipped_in_train,
+};
 use crate::transform::CellOp;
 
 /// The columns of a fitted step.

@@ -3,7 +3,7 @@
 use feedline_schemas::{
     config::{ImputeStrategy, Step, StepConfig, Winsorize},
     count::counted,
-    transform::{FittedStep, FittedWinsorize},
+    transform::{FittedStep, FittedWinsorize, TransformArtefact},
 };
 
 use super::{
@@ -67,6 +67,29 @@ impl Fit {
         }
         Ok(fitted)
     }
+}
+
+/// Returns the fraction of the rows that a transform was fitted on whose number in the column `name`
+/// caps change.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+pub fn capped_in_train(artefact: &TransformArtefact, name: &str) -> f64 {
+    let capped = clipped_in_train(&artefact.steps, name);
+    capped as f64 / artefact.fitted_rows.max(1) as f64
+}
+
+/// Number of training values of the column `name` that the caps of fitted steps changed.
+pub(crate) fn clipped_in_train(steps: &[FittedStep], name: &str) -> u64 {
+    let columns = steps.iter().flat_map(|step| match step {
+        FittedStep::Winsorize { columns } => columns.as_slice(),
+        _ => &[],
+    });
+    let clipped = columns.filter(|column| column.name == name).map(|column| {
+        let groups = column.groups.iter().flat_map(|groups| groups.caps.values());
+        let of_groups: u64 = groups.map(|of| of.clipped_low + of.clipped_high).sum();
+        column.clipped_low + column.clipped_high + of_groups
+    });
+    clipped.sum()
 }
 
 /// Returns true if the next step that changes the column `name` fills it with its median.

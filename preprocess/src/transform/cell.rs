@@ -59,6 +59,16 @@ impl CellOp {
         }
     }
 
+    /// Number of cells that a cap changes.
+    pub(super) fn count_capped(&self, cells: &[f64]) -> u64 {
+        let Self::Clip { low, high } = *self else {
+            return 0;
+        };
+        // Branch-free, so that the compiler can compare several cells at once.
+        let capped = cells.iter().map(|x| u64::from((*x < low) | (*x > high)));
+        capped.sum()
+    }
+
     /// Applies the step to each cell on its own, so the result does not depend on how many there are.
     pub(crate) fn apply(&self, cells: &mut [f64]) {
         match *self {
@@ -275,6 +285,17 @@ mod tests {
         ] {
             check(&clip, cell, expected);
         }
+    }
+
+    #[test]
+    fn capped_cells_are_those_that_clipping_changes() {
+        let clip = CellOp::Clip {
+            low: -1.0,
+            high: 2.0,
+        };
+        let cells = [-1.5, -1.0, f64::NAN, 2.0, 2.5, f64::INFINITY];
+        assert_eq!(clip.count_capped(&cells), 3);
+        assert_eq!(unit_of(-1.0, 2.0, true).count_capped(&cells), 0);
     }
 
     #[test]

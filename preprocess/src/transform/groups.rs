@@ -94,12 +94,22 @@ impl Grouped {
         })
     }
 
-    /// Applies the step to the columns of a batch.
+    /// Applies the step to the columns of a batch, and returns the number of cells of each column
+    /// that caps changed.
     ///
     /// # Errors
     /// [`Error::Input`] when the column of groups is absent or of another type.
-    pub(super) fn apply(&self, batch: &RecordBatch, columns: &mut [Vec<f64>]) -> Result<(), Error> {
-        self.each(batch, columns, CellOp::apply)
+    pub(super) fn apply(
+        &self,
+        batch: &RecordBatch,
+        columns: &mut [Vec<f64>],
+    ) -> Result<Vec<u64>, Error> {
+        let mut capped = vec![0_u64; columns.len()];
+        self.each(batch, columns, |place, op, cells| {
+            capped[place] += op.count_capped(cells);
+            op.apply(cells);
+        })?;
+        Ok(capped)
     }
 
     /// Undoes it.
@@ -111,7 +121,7 @@ impl Grouped {
         batch: &RecordBatch,
         columns: &mut [Vec<f64>],
     ) -> Result<(), Error> {
-        self.each(batch, columns, CellOp::invert)
+        self.each(batch, columns, |_, op, cells| op.invert(cells))
     }
 
     /// Returns true if undoing it for the numeric column at `place` needs the groups.
@@ -125,7 +135,7 @@ impl Grouped {
         &self,
         batch: &RecordBatch,
         columns: &mut [Vec<f64>],
-        change: impl Fn(&CellOp, &mut [f64]),
+        mut change: impl FnMut(usize, &CellOp, &mut [f64]),
     ) -> Result<(), Error> {
         let groups = text(batch, &self.by)?;
         let others = self.slots.len();
@@ -133,7 +143,7 @@ impl Grouped {
         let slots: Vec<usize> = groups.iter().map(|g| slot(g).unwrap_or(others)).collect();
         for (place, ops) in &self.columns {
             for (cell, slot) in columns[*place].iter_mut().zip(&slots) {
-                change(&ops[*slot], std::slice::from_mut(cell));
+                change(*place, &ops[*slot], std::slice::from_mut(cell));
             }
         }
         Ok(())

@@ -48,6 +48,9 @@ use outside::FarBounds;
 
 use crate::{Error, schema::system_columns, staging::Matrix};
 
+/// Rows in ascending order, by column.
+type RowsByColumn = BTreeMap<String, Vec<usize>>;
+
 /// A fitted transform, ready to be applied. It can only be made from an artefact, so only from a fit.
 #[derive(Debug)]
 pub struct Transform {
@@ -73,6 +76,9 @@ pub struct Applied {
     /// Infinite cells of numeric columns in the usable rows, as they landed, by column. Columns
     /// without any are absent.
     pub infinite: BTreeMap<String, u64>,
+    /// Cells that the caps of a `winsorize` step changed, by column, those of rows that cannot be
+    /// used among them. Columns without any are absent.
+    pub capped: BTreeMap<String, u64>,
     /// Usable rows with an unknown value, by category, in ascending order. Columns without any are
     /// absent.
     pub unknown: BTreeMap<String, Vec<usize>>,
@@ -194,6 +200,7 @@ impl Transform {
         let mut x = vec![0f32; batch.num_rows() * features];
         let mut bad = Bad::default();
         let mut infinite: Vec<(usize, usize)> = Vec::new();
+        let mut capped = vec![0_u64; features];
         self.numbers.apply(batch, numbers, &mut |first, made| {
             let x = &mut x[first * features..];
             match made {
@@ -204,6 +211,7 @@ impl Transform {
                         infinite.extend(cells.map(|(row, _)| (row, plan.place)));
                     }
                 }
+                Made::Capped(plan, cells) => capped[plan.place] += cells,
                 Made::Marked(place, cells) => {
                     let marks = cells.iter().map(|x| f32::from(u8::from(x.is_nan())));
                     self.write(x, place, marks);
@@ -239,13 +247,7 @@ impl Transform {
             }
         }
         let y = self.target(batch, &mut bad)?;
-        let mut capped = BTreeMap::new();
-        for (_, place) in infinite.iter().filter(|(row, _)| !bad.0.contains_key(row)) {
-            let mut plans = self.numbers.plans().iter();
-            if let Some(plan) = plans.find(|plan| plan.place == *place) {
-                *capped.entry(plan.name.clone()).or_default() += 1;
-            }
-        }
+        let infinite = self.infinite_of_usable(&infinite, &bad);
         for rows in unknown.values_mut().filter(|_| !bad.0.is_empty()) {
             rows.retain(|row| !bad.0.contains_key(row));
         }
@@ -259,9 +261,30 @@ impl Transform {
             x,
             y,
             bad,
-            infinite: capped,
+            infinite,
+            capped: self.by_column(&capped),
             unknown,
         })
+    }
+
+    /// Counts infinite cells, each a row and an element, by column; not those of bad rows.
+    fn infinite_of_usable(&self, cells: &[(usize, usize)], bad: &Bad) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for (_, place) in cells.iter().filter(|(row, _)| !bad.0.contains_key(row)) {
+            let mut plans = self.numbers.plans().iter();
+            if let Some(plan) = plans.find(|plan| plan.place == *place) {
+                *counts.entry(plan.name.clone()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The counts of elements that are not 0, by the name of the numeric column.
+    fn by_column(&self, counts: &[u64]) -> BTreeMap<String, u64> {
+        let plans = self.numbers.plans().iter();
+        let counts = plans.map(|plan| (&plan.name, counts[plan.place]));
+        let counts = counts.filter(|(_, count)| *count > 0);
+        counts.map(|(name, count)| (name.clone(), count)).collect()
     }
 
     /// Inverts the features `x`, `[rows, features]`, to the units they landed in: each numeric
@@ -308,23 +331,22 @@ impl Transform {
     }
 
     /// Returns the rows of `batch` with a number far outside of the training rows, by column, in ascending order: beyond the caps of
-    /// a `winsorize` step by more than they are apart, or outside of the range of a `min_max` step. Columns without any, and
-    /// those without such a step, are absent.
+    /// a `winsorize` step by more than they are apart, or outside of the range of a `min_max` step. Then those with a number
+    /// that caps change, unless they are the caps of groups. Columns without any, and those without such a step, are absent.
     ///
     /// # Errors
     /// As [`Self::apply`].
-    pub(crate) fn far_outside(
-        &self,
-        batch: &RecordBatch,
-    ) -> Result<BTreeMap<String, Vec<usize>>, Error> {
-        let mut found = BTreeMap::new();
+    pub(crate) fn rows_outside(&self, batch: &RecordBatch) -> Result<[RowsByColumn; 2], Error> {
+        let [mut far, mut capped] = [RowsByColumn::new(), RowsByColumn::new()];
         for bounds in &self.bounds {
-            let rows = bounds.rows_outside(batch)?;
-            if !rows.is_empty() {
-                found.insert(bounds.name.clone(), rows);
+            let found = bounds.rows_outside(batch)?;
+            for (rows, all) in [(found.far, &mut far), (found.capped, &mut capped)] {
+                if !rows.is_empty() {
+                    all.insert(bounds.name.clone(), rows);
+                }
             }
         }
-        Ok(found)
+        Ok([far, capped])
     }
 
     /// The elements of the numeric columns.

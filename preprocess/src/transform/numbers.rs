@@ -84,6 +84,8 @@ pub(crate) struct Numbers {
 pub(super) enum Made<'a> {
     /// Cells before all steps.
     Landed(&'a NumericPlan, &'a [f64]),
+    /// Number of cells that a cap changes.
+    Capped(&'a NumericPlan, u64),
     /// The cells as they are when missing ones are noted, and the element to note it in.
     Marked(usize, &'a [f64]),
     /// The cells after all steps.
@@ -135,6 +137,9 @@ impl NumericPlan {
     ) {
         for (i, op) in self.segments[segment].iter().enumerate() {
             self.mark(Mark::Operation(segment, i), first, cells, made);
+            if matches!(op, CellOp::Clip { .. }) {
+                made(first, Made::Capped(self, op.count_capped(cells)));
+            }
             op.apply(cells);
         }
     }
@@ -336,7 +341,10 @@ impl Numbers {
                 for (plan, cells) in self.plans.iter().zip(&columns) {
                     plan.mark(Mark::Joint(segment), 0, cells, made);
                 }
-                joint.apply(batch, &mut columns)?;
+                let capped = joint.apply(batch, &mut columns)?;
+                for (plan, capped) in self.plans.iter().zip(capped) {
+                    made(0, Made::Capped(plan, capped));
+                }
             }
         }
         for (plan, cells) in self.plans.iter().zip(&columns) {
@@ -381,7 +389,8 @@ pub(super) fn landed(
 }
 
 impl Joint {
-    fn apply(&self, batch: &RecordBatch, columns: &mut [Vec<f64>]) -> Result<(), Error> {
+    /// Applies the step to all columns, and returns the number of cells of each that caps changed.
+    fn apply(&self, batch: &RecordBatch, columns: &mut [Vec<f64>]) -> Result<Vec<u64>, Error> {
         match self {
             Self::Grouped(grouped) => grouped.apply(batch, columns),
             Self::Near {
@@ -395,7 +404,7 @@ impl Joint {
                 for (i, cells) in places.iter().zip(taken) {
                     columns[*i] = cells;
                 }
-                Ok(())
+                Ok(Vec::new())
             }
         }
     }

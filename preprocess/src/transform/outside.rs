@@ -13,6 +13,15 @@ use crate::{
     steps::{is_grouped, operation},
 };
 
+/// Rows with a cell beyond the bounds of a numeric input, in ascending order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OutsideRows {
+    /// Those far outside of the training rows.
+    pub(super) far: Vec<usize>,
+    /// Those that caps change.
+    pub(super) capped: Vec<usize>,
+}
+
 /// Bounds of a numeric input: cells beyond them are far outside.
 #[derive(Debug)]
 pub(super) struct FarBounds {
@@ -21,6 +30,8 @@ pub(super) struct FarBounds {
     before: Vec<CellOp>,
     low: f64,
     high: f64,
+    /// Caps of a step that has some.
+    caps: Option<(f64, f64)>,
 }
 
 impl FarBounds {
@@ -47,25 +58,36 @@ impl FarBounds {
                 before.push(op);
                 continue;
             };
+            let caps = match &op {
+                CellOp::Clip { low, high } => Some((*low, *high)),
+                _ => None,
+            };
             return Some(Self {
                 name: name.to_owned(),
                 before,
                 low,
                 high,
+                caps,
             });
         }
         None
     }
 
-    /// Returns the rows of `batch` beyond the bounds, in ascending order.
+    /// Returns the rows of `batch` beyond the bounds, and those beyond the caps.
     ///
     /// # Errors
     /// [`Error::Input`] when the column is absent or of another type.
-    pub(super) fn rows_outside(&self, batch: &RecordBatch) -> Result<Vec<usize>, Error> {
+    pub(super) fn rows_outside(&self, batch: &RecordBatch) -> Result<OutsideRows, Error> {
         let mut cells = cells(&numeric(batch, &self.name)?);
         self.before.iter().for_each(|op| op.apply(&mut cells));
-        let is_far = |cell: &f64| *cell < self.low || *cell > self.high;
-        let rows = cells.iter().enumerate().filter(|(_, cell)| is_far(cell));
-        Ok(rows.map(|(row, _)| row).collect())
+        let rows_beyond = |(low, high): (f64, f64)| -> Vec<usize> {
+            let rows = cells.iter().enumerate();
+            let beyond = rows.filter(|(_, cell)| **cell < low || **cell > high);
+            beyond.map(|(row, _)| row).collect()
+        };
+        Ok(OutsideRows {
+            far: rows_beyond((self.low, self.high)),
+            capped: self.caps.map_or_else(Vec::new, rows_beyond),
+        })
     }
 }

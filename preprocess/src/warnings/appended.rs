@@ -9,7 +9,9 @@ use feedline_schemas::{
 
 use super::{
     categories::UNKNOWN_CATEGORIES,
-    cells::{INFINITE_CAPPED, NAN_MISSING, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS},
+    cells::{
+        INFINITE_CAPPED, MOSTLY_CAPPED, NAN_MISSING, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS,
+    },
     keys::MISSING_KEYS,
     message::{COLUMNS, GROUPS, first_of, percent, share, warning},
     sizes::OF_SIZES,
@@ -17,44 +19,69 @@ use super::{
 use crate::schema::landed_columns::shown;
 
 /// Codes of warnings whose figures cover the rows of one build alone.
-const OF_ONE_BUILD: [&str; 6] = [
+const OF_ONE_BUILD: [&str; 7] = [
     TEXTS_NOT_NUMBERS,
     TARGET_REPEATS_EXTREME,
     INFINITE_CAPPED,
+    MOSTLY_CAPPED,
     MISSING_KEYS,
     NAN_MISSING,
     UNKNOWN_CATEGORIES,
 ];
 
-/// Text before the newest message about appended rows.
-const APPENDED: &str = "; in the rows appended last: ";
+/// Text before a message about the rows of the newest append alone.
+const APPENDED: &str = "in the rows appended last: ";
+
+/// The same behind a message about the rows before.
+const ALSO_APPENDED: &str = "; in the rows appended last: ";
 
 /// Merges the warnings of a dataset with those of appended rows. A new one replaces that with its
-/// code, or is added to its message where the figures cover the appended rows alone.
+/// code, or is added to its message where the figures cover the appended rows alone. Figures of the
+/// append before are left out.
 pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
     let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
-    let mut all = before.to_vec();
-    // Those of the rows appended before are no longer those appended last, and sizes are counted over all rows.
-    all.retain(|warning| {
-        warning.code != MANY_REJECTS && !OF_SIZES.contains(&warning.code.as_str())
-    });
-    for new in appended {
+    let kept = before.iter().cloned().filter_map(without_append_before);
+    let mut all: Vec<Warning> = kept.collect();
+    for mut new in appended {
         let is_same = |old: &&mut Warning| match new.code.as_str() {
             TEXTS_NOT_NUMBERS | TARGET_REPEATS_EXTREME => {
                 old.code == new.code && column(old) == column(&new)
             }
             code => old.code == code,
         };
+        let is_of_one_build = OF_ONE_BUILD.contains(&new.code.as_str());
         match all.iter_mut().find(is_same) {
-            Some(old) if OF_ONE_BUILD.contains(&new.code.as_str()) => {
-                let first = old.message.split(APPENDED).next().unwrap_or_default();
-                old.message = format!("{first}{APPENDED}{}", new.message);
+            Some(old) if is_of_one_build => {
+                old.message = format!("{}{ALSO_APPENDED}{}", old.message, new.message);
             }
             Some(old) => *old = new,
-            None => all.push(new),
+            None => {
+                if is_of_one_build {
+                    new.message = format!("{APPENDED}{}", new.message);
+                }
+                all.push(new);
+            }
         }
     }
     all
+}
+
+/// A warning of a dataset without figures of the rows appended last, which are no longer the last; `None` if it has no others.
+/// Sizes are counted over all rows.
+fn without_append_before(mut warning: Warning) -> Option<Warning> {
+    let code = warning.code.as_str();
+    if code == MANY_REJECTS || OF_SIZES.contains(&code) {
+        return None;
+    }
+    if OF_ONE_BUILD.contains(&code) {
+        if warning.message.starts_with(APPENDED) {
+            return None;
+        }
+        if let Some((first, _)) = warning.message.split_once(ALSO_APPENDED) {
+            warning.message = first.to_owned();
+        }
+    }
+    Some(warning)
 }
 
 /// Code of the warning of appended rows that were rejected.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::{manifest::Split, report::Warning};
 
-use super::message::{COLUMNS, first_of, warning};
+use super::message::{COLUMNS, first_of, percent, share, warning};
 use crate::{schema::landed_columns::shown, statistics::profile::outside::FarOutside};
 
 /// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
@@ -18,6 +18,71 @@ pub(super) const INFINITE_CAPPED: &str = "infinite_capped";
 
 /// Code of a warning about NaN cells of all columns, in the rows of one build.
 pub(super) const NAN_MISSING: &str = "nan_missing";
+
+/// Code of a warning about caps that change many cells of a split, in the rows of one build.
+pub(super) const MOSTLY_CAPPED: &str = "mostly_capped";
+
+/// Least fraction of the cells of a split that caps change, for a warning,
+const CAPPED: f64 = 0.2;
+/// least multiple of the fraction of the rows that the caps were fitted to,
+const TIMES: f64 = 5.0;
+/// and fewest cells.
+const FEWEST: u64 = 10;
+
+/// Warns of numeric features with many cells that the caps of a `winsorize` step change in one of the `splits`. Each column has
+/// these cells of each split, and all rows of it, in the order of [`Split::ALL`]; `fitted` gives the fraction that they are of
+/// the rows which the caps were fitted to.
+pub(crate) fn mostly_capped(
+    cells: &BTreeMap<String, [u64; 3]>,
+    rows: [u64; 3],
+    splits: &[Split],
+    fitted: impl Fn(&str) -> f64,
+) -> Option<Warning> {
+    let columns = cells.iter().filter_map(|(column, cells)| {
+        capped_column(column, (cells, rows), splits, fitted(column.as_str()))
+    });
+    let columns: Vec<String> = columns.collect();
+    (!columns.is_empty()).then(|| {
+        // Only rows that were appended are in the training split too.
+        let refit = match splits.contains(&Split::Train) {
+            true => "fit the caps to all rows with `feedline shards build --refit`, ",
+            false => "",
+        };
+        let message = format!(
+            "caps of `winsorize` change a large part of the numbers of a split, which all become the cap, so a model cannot \
+             distinguish them: {}; a series that rises or falls leaves the range of its training rows: {refit}write \
+             `[[dataset.step]]` without `winsorize` for such columns, or predict the difference from an earlier value; if the \
+             caps are meant, list the columns in `columns` of the `winsorize` step, and later builds have no such warning",
+            first_of(&columns, COLUMNS)
+        );
+        warning(MOSTLY_CAPPED, "dataset.step", message)
+    })
+}
+
+/// Description of a column for [`mostly_capped`], with the splits that have many such cells; `None` if there are none.
+fn capped_column(
+    column: &str,
+    (cells, rows): (&[u64; 3], [u64; 3]),
+    splits: &[Split],
+    fitted: f64,
+) -> Option<String> {
+    let least = CAPPED.max(TIMES * fitted);
+    let counted = Split::ALL.into_iter().zip(*cells).zip(rows);
+    let counted = counted.filter(|((split, cells), rows)| {
+        splits.contains(split) && *cells >= FEWEST && share(*cells, *rows) >= least
+    });
+    let counted: Vec<String> = counted
+        .map(|((split, cells), rows)| format!("{} of {rows} {split} rows", percent(cells, rows)))
+        .collect();
+    (!counted.is_empty()).then(|| {
+        format!(
+            "`{}` ({}; {:.1} % of the rows that the caps were fitted to)",
+            shown(column),
+            counted.join(", "),
+            fitted * 100.0
+        )
+    })
+}
 
 /// Warns of infinite cells of numeric features. Each column has the cells of each split, in the
 /// order of [`Split::ALL`].

@@ -22,6 +22,21 @@ use crate::{
 /// Reason of a column that is left out since statistics have nothing to be made of.
 pub(crate) const NO_TRAIN_VALUE: &str = "holds no value in any training row";
 
+/// Beginning of the reason of a column that a key names for another use.
+const NAMED_IN: &str = "is named in `";
+
+/// Reason of a column that is no feature since `key` names it.
+pub(crate) fn named_in(key: &str) -> String {
+    format!("{NAMED_IN}{key}`, and `dataset.features` does not list it")
+}
+
+/// Returns true for the reason of a column that is no feature since a key names it for another use,
+/// such as `dataset.passthrough`: it is reported without a warning.
+#[must_use]
+pub fn is_named_elsewhere(reason: &str) -> bool {
+    reason.starts_with(NAMED_IN)
+}
+
 /// Warns of columns that are left out since none of `rows` training rows has a value, each with the rows of validation and test
 /// that have one.
 pub(crate) fn without_train_values(
@@ -57,7 +72,7 @@ pub(crate) fn columns_dropped(dropped: &BTreeMap<String, String>) -> Vec<Warning
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let others = dropped
         .iter()
-        .filter(|(_, reason)| *reason != NO_TRAIN_VALUE);
+        .filter(|(_, reason)| *reason != NO_TRAIN_VALUE && !is_named_elsewhere(reason));
     for (column, reason) in others {
         by_reason.entry(reason).or_default().push(column);
     }

@@ -14,6 +14,12 @@ use crate::{
 /// Fraction of the rows below which those that find a row of the joined source are few.
 const FEW: f64 = 0.1;
 
+/// Number of new rows below which none of them may find a row by chance.
+const FEW_ROWS: u64 = 10;
+
+/// Probability of that, by the rows of the dataset, below which it is a warning.
+const CHANCE: f64 = 0.01;
+
 /// Rows of a join that found none, and why.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnmatchedRows<'a> {
@@ -26,6 +32,10 @@ pub(crate) struct UnmatchedRows<'a> {
     pub(crate) by_time: bool,
     pub(crate) matched: u64,
     pub(crate) unmatched: u64,
+    /// True for rows to predict.
+    pub(crate) are_new: bool,
+    /// For rows to predict, rows of the dataset with and without a match, if they are known.
+    pub(crate) built: Option<[u64; 2]>,
     /// Missed keys that the source has in another spelling.
     pub(crate) alike: &'a [MissedKey],
 }
@@ -33,8 +43,9 @@ pub(crate) struct UnmatchedRows<'a> {
 /// Warns of a join in which few rows find a row, or some do not for the spelling of their key alone.
 pub(crate) fn unmatched_rows(found: &UnmatchedRows<'_>) -> Option<Warning> {
     let rows = found.matched + found.unmatched;
-    let is_few = rows > 0 && share(found.matched, rows) < FEW;
+    let is_few = rows > 0 && share(found.matched, rows) < FEW && found.is_no_chance();
     let key = match found.types {
+        _ if found.are_new => "dataset.join.unmatched",
         Some(_) => "dataset.join.left",
         None => "dataset.join.time",
     };
@@ -45,8 +56,12 @@ pub(crate) fn unmatched_rows(found: &UnmatchedRows<'_>) -> Option<Warning> {
             matched => format!("{matched} ({})", percent(matched, rows)),
         };
         let source = found.source;
+        let noun = if found.are_new { "new row" } else { "row" };
+        let all = counted(rows, noun);
+        let find = if rows == 1 { "finds" } else { "find" };
         let message = format!(
-            "{count} of {rows} rows find a row of `{source}` by `{left}`{}{}",
+            "{count} of {all} {find} a row of `{source}` by `{left}`{}{}{}",
+            found.of_dataset(),
             found.of_types(&left, &right),
             found.of_keys()
         );
@@ -55,6 +70,35 @@ pub(crate) fn unmatched_rows(found: &UnmatchedRows<'_>) -> Option<Warning> {
 }
 
 impl UnmatchedRows<'_> {
+    /// Returns true unless few new rows lack a match by chance, or about as many do as in the dataset.
+    fn is_no_chance(&self) -> bool {
+        let rows = self.matched + self.unmatched;
+        let built = self.built.map(|[matched, unmatched]| {
+            let all = matched + unmatched;
+            share(matched, all)
+        });
+        match built {
+            _ if !self.are_new => true,
+            None => rows >= FEW_ROWS,
+            Some(built) if rows < FEW_ROWS => {
+                let rows = i32::try_from(rows).unwrap_or(i32::MAX);
+                (1.0 - built).powi(rows) < CHANCE
+            }
+            Some(built) => share(self.matched, rows) < built / 2.0,
+        }
+    }
+
+    /// Rows of the dataset with a match, beside new ones.
+    fn of_dataset(&self) -> String {
+        let Some([matched, unmatched]) = self.built else {
+            return String::new();
+        };
+        let all = matched + unmatched;
+        let rows = counted(all, "row");
+        let fraction = percent(matched, all);
+        format!(", and {matched} ({fraction}) of {rows} of the dataset did")
+    }
+
     /// Types of the two keys, where these differ.
     fn of_types(&self, left: &str, right: &str) -> String {
         match self.types.map(|types| types.map(values_of)) {
@@ -99,8 +143,11 @@ impl UnmatchedRows<'_> {
     }
 
     /// A way to make the keys equal.
-    fn advice(&self) -> &'static str {
-        match self.types.map(|types| types.map(values_of)) {
+    fn advice(&self) -> String {
+        let advice = match self.types.map(|types| types.map(values_of)) {
+            _ if self.are_new => {
+                return format!("write the keys of new rows as `{}` has them", self.source);
+            }
             Some([own, theirs]) if own != theirs => {
                 "land both columns with one type, which `contract.column.<name>.type` of their sources sets: `\"text\"` keeps them as \
                  they are written there"
@@ -109,7 +156,8 @@ impl UnmatchedRows<'_> {
                 "write them alike in the sources, or join the tables in `dataset.sql` by `lower(trim(...))`"
             }
             _ => "write them alike in the sources",
-        }
+        };
+        advice.to_owned()
     }
 }
 
@@ -130,6 +178,16 @@ mod tests {
     use super::*;
 
     fn find(rows: [u64; 2], types: Option<[ColumnType; 2]>, alike: &[[&str; 2]]) -> Option<String> {
+        find_of(false, None, rows, types, alike).map(|warning| warning.message)
+    }
+
+    fn find_of(
+        are_new: bool,
+        built: Option<[u64; 2]>,
+        rows: [u64; 2],
+        types: Option<[ColumnType; 2]>,
+        alike: &[[&str; 2]],
+    ) -> Option<Warning> {
         let alike: Vec<MissedKey> = alike
             .iter()
             .map(|[key, partner]| MissedKey {
@@ -139,16 +197,61 @@ mod tests {
             })
             .collect();
         let [matched, unmatched] = rows;
-        let found = unmatched_rows(&UnmatchedRows {
+        unmatched_rows(&UnmatchedRows {
             source: "d",
             columns: ["day", "on"],
             types,
             by_time: types.is_none(),
             matched,
             unmatched,
+            are_new,
+            built,
             alike: &alike,
-        });
-        found.map(|warning| warning.message)
+        })
+    }
+
+    #[test]
+    fn keys_of_new_rows_are_written_as_the_source_has_them() {
+        let text = Some([ColumnType::Utf8; 2]);
+        assert_eq!(find_of(true, None, [3, 3], text, &[]), None);
+        let zeros = find_of(true, None, [0, 3], text, &[["39", "0039"]]).unwrap();
+        assert_eq!(zeros.code, "join_unmatched");
+        assert_eq!(zeros.key.as_deref(), Some("dataset.join.unmatched"));
+        for part in [
+            "none of 3 new rows find a row of `d` by `day`; 3 rows find none although `d` has their key",
+            "differ in how they are written: `39` (3 rows) and `0039`",
+            "; write the keys of new rows as `d` has them",
+        ] {
+            assert!(zeros.message.contains(part), "{part}: {}", zeros.message);
+        }
+        let one = find_of(true, None, [0, 1], text, &[["39", "0039"]]).unwrap();
+        let part = "none of 1 new row finds a row";
+        assert!(one.message.starts_with(part), "{one:?}");
+    }
+
+    #[test]
+    fn new_rows_without_a_match_are_compared_with_those_of_the_dataset() {
+        let text = Some([ColumnType::Utf8; 2]);
+        let find = |built, rows| find_of(true, built, rows, text, &[]);
+        for (built, rows, is_warned) in [
+            (None, [0, 9], false),
+            (None, [0, 10], true),
+            (Some([320, 280]), [0, 1], false),
+            (Some([320, 280]), [0, 6], false),
+            // 0.47^7 is less than 0.01.
+            (Some([320, 280]), [0, 7], true),
+            (Some([600, 0]), [0, 1], true),
+            (Some([320, 280]), [1, 19], true),
+            (Some([30, 570]), [1, 19], false),
+            (Some([30, 570]), [0, 20], true),
+            (Some([0, 600]), [0, 20], false),
+        ] {
+            let found = find(built, rows);
+            assert_eq!(found.is_some(), is_warned, "{built:?} {rows:?}: {found:?}");
+        }
+        let found = find(Some([320, 280]), [0, 20]).unwrap().message;
+        let part = "20 new rows find a row of `d` by `day`, and 320 (53.3 %) of 600 rows of the dataset did;";
+        assert!(found.contains(part), "{found}");
     }
 
     #[test]

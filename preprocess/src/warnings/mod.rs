@@ -18,27 +18,32 @@ mod leaks;
 mod left_out;
 mod message;
 mod mixed_types;
+mod moved;
 pub(crate) mod precision;
 mod sizes;
 mod spelling;
+mod time_order;
 mod versions;
 pub(crate) mod zone;
 
-pub use self::features::looks_like_row_number;
+pub use self::features::{is_named_elsewhere, looks_like_row_number};
 pub(crate) use self::{
     appended::{many_rejects, new_rows_differ, with_appended},
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
-    cells::{TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside, infinite_capped, nan_missing},
+    cells::{
+        TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside, infinite_capped, mostly_capped,
+        nan_missing,
+    },
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
         EqualParts, are_many, duplicates_dropped, equal_as_read, equal_rows, labels_differ,
         left_at_landing, near_labels_differ,
     },
     features::{
-        NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, of_transform, why_no_feature,
-        without_train_values,
+        NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, named_in, of_transform,
+        why_no_feature, without_train_values,
     },
-    gaps::long_steps,
+    gaps::{long_steps, uneven_days, uneven_steps},
     images::transparent_images,
     joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
@@ -46,9 +51,11 @@ pub(crate) use self::{
     left_out::rows_left_out,
     message::toml_string,
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
+    moved::{list_moves, rows_changed_split, rows_not_compared, splits_not_compared},
     sizes::{SplitKey, class_sizes, few_split_rows},
     spelling::{folded, list_alike},
-    versions::{VersionTexts, doubtful_versions},
+    time_order::{LaterTrainingRows, range_not_by_time},
+    versions::{VersionTexts, advises_text, doubtful_versions},
     zone::{RepeatedHour, repeated_hour},
 };
 

@@ -1,6 +1,6 @@
-//! Warning of integers that a 32-bit float rounds.
+//! Warnings of integers that a 32-bit float rounds, and of other numbers that it makes equal.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use feedline_schemas::report::Warning;
 
@@ -10,16 +10,27 @@ use crate::schema::landed_columns::shown;
 /// Integers up to this are exact as 32-bit floats.
 const MAX_EXACT_F32: f64 = 16_777_216.0;
 
+/// Largest fraction of its distinct values that a feature may have after the rounding to be warned of. A few values of most
+/// columns with many digits become equal, which means nothing.
+const FEWER: f64 = 0.9;
+
+/// Low bits of the 52 that hold the digits of a fraction, which may be rounding errors: 40 bits are about 12 digits.
+const ERROR_BITS: u32 = 12;
+
 /// Values of a feature among the first training rows before and after they are rounded.
 #[derive(Debug, Default)]
-pub(crate) struct RoundedIntegers {
+pub(crate) struct RoundedNumbers {
+    /// Of about 12 digits.
     before: HashSet<u64>,
-    after: HashSet<u32>,
+    /// Rounded values, each with the first value that it comes from.
+    after: HashMap<u32, f64>,
     /// An integer that changes.
-    sample: Option<f64>,
+    integer: Option<f64>,
+    /// A value that becomes equal to another one.
+    merged: Option<f64>,
 }
 
-impl RoundedIntegers {
+impl RoundedNumbers {
     /// Counts a value as it leaves the steps.
     #[expect(
         clippy::cast_possible_truncation,
@@ -27,22 +38,48 @@ impl RoundedIntegers {
     )]
     pub(crate) fn add(&mut self, value: f64) {
         let short = value as f32;
-        self.before.insert(value.to_bits());
-        self.after.insert(short.to_bits());
+        self.before.insert(exact_digits(value));
+        let first = *self.after.entry(short.to_bits()).or_insert(value);
+        let is_changed = f64::from(short).to_bits() != value.to_bits();
+        if exact_digits(first) != exact_digits(value) {
+            let changed = if is_changed { value } else { first };
+            self.merged.get_or_insert(changed);
+        }
         let is_large = value.fract() == 0.0 && value.abs() > MAX_EXACT_F32;
-        if is_large && f64::from(short).to_bits() != value.to_bits() {
-            self.sample.get_or_insert(value);
+        if is_large && is_changed {
+            self.integer.get_or_insert(value);
         }
     }
 
-    /// Figures of a column with integers that change.
-    fn figures(&self) -> Option<String> {
-        let sample = self.sample?;
+    /// A value that becomes equal to another one, if many do and no integer changes.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the first rows are few, so their count is exact"
+    )]
+    fn merged_float(&self) -> Option<f64> {
+        let (before, after) = (self.before.len() as f64, self.after.len() as f64);
+        let is_much = self.integer.is_none() && after <= before * FEWER;
+        self.merged.filter(|_| is_much)
+    }
+
+    /// Figures of a column with a value that changes.
+    fn figures(&self, sample: f64) -> String {
         let (before, after) = (self.before.len(), self.after.len());
-        Some(format!(
+        format!(
             "{before} values among the first rows become {after}, {sample} becomes {}",
             f64::from(short(sample))
-        ))
+        )
+    }
+}
+
+/// Bits of a value without rounding errors of sums and differences, such as the last digit of 0.30000000000000004. An integer
+/// has none.
+fn exact_digits(value: f64) -> u64 {
+    let bits = value.to_bits();
+    match value.fract() == 0.0 {
+        true => bits,
+        // A carry into the exponent is the next power of two, as it should be.
+        false => bits.wrapping_add(1 << (ERROR_BITS - 1)) >> ERROR_BITS << ERROR_BITS,
     }
 }
 
@@ -54,13 +91,34 @@ fn short(value: f64) -> f32 {
     value as f32
 }
 
-/// Warns of features without a step that scales them, whose integers a 32-bit float rounds.
-pub(crate) fn integers_rounded(found: &[(&str, RoundedIntegers)]) -> Option<Warning> {
+/// Features and their figures, those with a `sample` of the values that change.
+fn described(
+    found: &[(&str, RoundedNumbers)],
+    sample: impl Fn(&RoundedNumbers) -> Option<f64>,
+) -> Vec<String> {
     let columns = found.iter().filter_map(|(name, counted)| {
-        let figures = counted.figures()?;
+        let figures = counted.figures(sample(counted)?);
         Some(format!("`{}` ({figures})", shown(name)))
     });
-    let columns: Vec<String> = columns.collect();
+    columns.collect()
+}
+
+/// Warns of features without a step that scales them, many of whose fractions a 32-bit float makes equal.
+pub(crate) fn floats_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warning> {
+    let columns = described(found, RoundedNumbers::merged_float);
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "features are 32-bit floats, which hold about seven digits, so distinct values become equal: {}; scale the column by \
+             a `standardize`, `min_max` or `robust` step, which is computed in 64 bits before the rounding",
+            first_of(&columns, COLUMNS)
+        );
+        warning("floats_rounded", "dataset.step", message)
+    })
+}
+
+/// Warns of features without a step that scales them, whose integers a 32-bit float rounds.
+pub(crate) fn integers_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warning> {
+    let columns = described(found, |counted| counted.integer);
     (!columns.is_empty()).then(|| {
         let message = format!(
             "features are 32-bit floats, which hold integers exactly up to 16777216 only: {}; scale the column by a `standardize`, `min_max` or `robust` step, which is computed in 64 bits before the rounding, or list it in `dataset.categorical`",
@@ -74,8 +132,8 @@ pub(crate) fn integers_rounded(found: &[(&str, RoundedIntegers)]) -> Option<Warn
 mod tests {
     use super::*;
 
-    fn counted(values: impl IntoIterator<Item = f64>) -> RoundedIntegers {
-        let mut counted = RoundedIntegers::default();
+    fn counted(values: impl IntoIterator<Item = f64>) -> RoundedNumbers {
+        let mut counted = RoundedNumbers::default();
         values.into_iter().for_each(|value| counted.add(value));
         counted
     }
@@ -91,14 +149,50 @@ mod tests {
     }
 
     #[test]
+    fn floats_that_become_equal_are_reported_where_they_are_many() {
+        let halves = |count: i32| (0..count).map(|i| 1_700_000_000.5 + f64::from(i));
+        let found = [("sec", counted(halves(100)))];
+        let warning = floats_rounded(&found).unwrap();
+        let part =
+            "`sec` (100 values among the first rows become 2, 1700000001.5 becomes 1700000000)";
+        assert!(warning.message.contains(part), "{}", warning.message);
+        assert_eq!(warning.code, "floats_rounded");
+        assert_eq!(integers_rounded(&found), None);
+        // Digits beyond the seventh are lost, and the values stay apart.
+        let fine = counted((0..1000).map(|i| f64::from(i) / 7.0));
+        let few = counted(halves(2).chain((0..50_i32).map(f64::from)));
+        assert_eq!(floats_rounded(&[("fine", fine), ("few", few)]), None);
+        // Integers that change have a warning of their own.
+        let mixed = counted(halves(100).chain([1_700_000_001.0]));
+        assert_eq!(floats_rounded(&[("mixed", mixed)]), None);
+    }
+
+    #[test]
+    fn rounding_errors_of_sums_are_no_distinct_values() {
+        // Sums and means of four numbers of one decimal, in changing orders.
+        let number = |i: i32| f64::from(i * 37 % 101) / 10.0;
+        let sum = |i: i32| number(i) + number(i * i % 97) + number(i + 5) + number(i + 11);
+        let sums = counted((0..2000).map(sum));
+        let means = counted((0..2000).map(|i| sum(i) / 4.0));
+        assert_eq!(sums.before.len(), sums.after.len());
+        assert_eq!(floats_rounded(&[("sums", sums), ("means", means)]), None);
+        let pair = counted([0.1 + 0.2, 0.3]);
+        assert_eq!((pair.before.len(), pair.merged), (1, None));
+        // Seconds of this century that are half a second apart are distinct.
+        let halves = counted([1_700_000_000.5, 1_700_000_001.0]);
+        assert_eq!(halves.before.len(), 2);
+    }
+
+    #[test]
     fn exact_integers_and_fractions_are_not() {
         for values in [
             [16_777_216.0, -16_777_216.0, 3.0],
             [1_700_000_000.0, 33_554_436.0, 0.0],
             [0.1, 1_700_000_001.25, f64::NAN],
         ] {
-            let counted = counted(values);
-            assert_eq!(integers_rounded(&[("a", counted)]), None, "{values:?}");
+            let found = [("a", counted(values))];
+            assert_eq!(integers_rounded(&found), None, "{values:?}");
+            assert_eq!(floats_rounded(&found), None, "{values:?}");
         }
     }
 }

@@ -1,13 +1,16 @@
 use std::collections::BTreeMap;
 
-use feedline_schemas::manifest::{ConflictCounts, Split};
+use feedline_schemas::{
+    manifest::{ConflictCounts, Split},
+    report::Warning,
+};
 
 use super::{
-    EqualParts, are_many, duplicates_dropped, equal_rows, labels_differ,
+    EqualParts, TARGET_REPEATS_EXTREME, are_many, duplicates_dropped, equal_rows, labels_differ,
     message::{first_of, toml_string},
-    near_labels_differ,
+    mostly_capped, near_labels_differ,
     spelling::{alike, is_number, remedy},
-    target_leakage, unknown_categories,
+    target_leakage, unknown_categories, with_appended,
 };
 use crate::statistics::target_leakage::Leak;
 
@@ -210,6 +213,47 @@ fn columns_in_advice_are_strings_of_toml() {
             .contains(r#"`dataset.dedup_ignore = ["id", "x\\.y"]`"#),
         "{equal:?}"
     );
+}
+
+#[test]
+fn caps_are_warned_of_where_they_change_far_more_than_of_the_rows_of_the_fit() {
+    let is_warned = |validation: u64, fitted: f64| {
+        let cells = BTreeMap::from([("x".to_owned(), [90, validation, 0])]);
+        let beside = [Split::Validation, Split::Test];
+        mostly_capped(&cells, [100; 3], &beside, |_| fitted).is_some()
+    };
+    assert!(is_warned(20, 0.02));
+    assert!(!is_warned(19, 0.02));
+    assert!(!is_warned(49, 0.1) && is_warned(50, 0.1));
+    // Half of a few rows may be chance.
+    let cells = BTreeMap::from([("x".to_owned(), [0, 9, 0])]);
+    assert_eq!(
+        mostly_capped(&cells, [100, 18, 0], &Split::ALL, |_| 0.02),
+        None
+    );
+}
+
+#[test]
+fn figures_of_rows_appended_before_are_no_longer_those_of_the_rows_appended_last() {
+    let warned = |message: &str| vec![Warning::new(TARGET_REPEATS_EXTREME, message)];
+    let messages = |found: &[Warning]| -> Vec<String> {
+        found.iter().map(|found| found.message.clone()).collect()
+    };
+    let built = warned("9 rows have the target `y`");
+    let both = with_appended(&built, warned("2 rows have the target `y`"));
+    let expected =
+        "9 rows have the target `y`; in the rows appended last: 2 rows have the target `y`";
+    assert_eq!(messages(&both), [expected]);
+    let third = with_appended(&both, warned("4 rows have the target `y`"));
+    assert_eq!(messages(&third), [expected.replace('2', "4")]);
+    assert_eq!(with_appended(&both, Vec::new()), built);
+
+    let alone = with_appended(&[], warned("2 rows have the target `y`"));
+    let expected = "in the rows appended last: 2 rows have the target `y`";
+    assert_eq!(messages(&alone), [expected]);
+    let second = with_appended(&alone, warned("4 rows have the target `y`"));
+    assert_eq!(messages(&second), [expected.replace('2', "4")]);
+    assert_eq!(with_appended(&alone, Vec::new()), []);
 }
 
 #[test]

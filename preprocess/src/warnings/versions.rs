@@ -115,26 +115,51 @@ fn version_is_number(source: &str, column: &str, found: &[VersionTexts]) -> Opti
     Some(warning("version_is_number", "source.version", message))
 }
 
+/// Code of [`version_is_text`].
+const VERSION_IS_TEXT: &str = "version_is_text";
+
+/// Start of a message about the column that orders the versions.
+fn subject(source: &str, column: &str) -> String {
+    let column = shown(column);
+    format!("column `{column}` of source `{source}` decides which row of a key is the latest")
+}
+
+/// End of a message about a column that may be declared `text`.
+fn declaration(column: &str) -> String {
+    let column = toml_string(column);
+    format!(
+        "declare it with `contract.column.{column}.type = \"text\"`, which turns this warning off"
+    )
+}
+
+/// Returns true if `warning` advises to declare `column` of `source` as text.
+pub(crate) fn advises_text(warning: &Warning, source: &str, column: &str) -> bool {
+    let message = &warning.message;
+    warning.code == VERSION_IS_TEXT
+        && message.starts_with(&subject(source, column))
+        && message.ends_with(&declaration(column))
+}
+
 /// Warns of texts that are ordered by their bytes, or have several forms.
 fn version_is_text(source: &str, column: &str, forms: &[VersionTexts]) -> Warning {
     let described: Vec<String> = forms.iter().map(|texts| texts.described()).collect();
     let name = toml_string(column);
     let or_declare = match are_by_bytes(forms) {
         true => format!(
-            "; if the order of their bytes is right, declare it with `contract.column.{name}.type = \"text\"`, which turns this \
-             warning off"
+            "; if the order of their bytes is right, {}",
+            declaration(column)
         ),
         false => String::new(),
     };
     let message = format!(
-        "column `{}` of source `{source}` decides which row of a key is the latest, and holds {}: numbers are ordered before times, \
+        "{}, and holds {}: numbers are ordered before times, \
          and times before other texts, which are ordered by their bytes, so an older row may be taken for the latest; land dates with \
          `contract.column.{name}.type = \"timestamp\"` and their format in `contract.dates`, under another source name if the column has \
          landed as text, or name another column{or_declare}",
-        shown(column),
+        subject(source, column),
         described.join(" and "),
     );
-    warning("version_is_text", "source.version", message)
+    warning(VERSION_IS_TEXT, "source.version", message)
 }
 
 #[cfg(test)]
@@ -236,6 +261,8 @@ mod tests {
                 declared.is_none(),
                 "{open:?}"
             );
+            assert_eq!(advises_text(&open, "s", "u"), declared.is_none());
+            assert!(!advises_text(&open, "s", "v") && !advises_text(&open, "t", "u"));
             let warning = super::doubtful_versions("s", "u", found, true);
             assert_eq!(warning.map(|w| w.code).as_deref(), declared);
         }

@@ -184,8 +184,9 @@ async fn rows_to_predict_outside_of_the_training_range_are_far_outside() {
         floats([Some(1.0), Some(0.5), Some(8.0), Some(8.5), None]),
     )]);
     let transform = Transform::new(artefact).unwrap();
-    let found = transform.far_outside(&later).unwrap();
-    assert_eq!(found["a"], [1, 3]);
+    let [far, capped] = transform.rows_outside(&later).unwrap();
+    assert_eq!(far["a"], [1, 3]);
+    assert!(capped.is_empty());
 }
 
 #[tokio::test]

@@ -168,6 +168,19 @@ async fn a_constant_group_is_centred_and_not_blown_up() {
 }
 
 #[tokio::test]
+async fn the_transform_counts_the_cells_that_the_fit_has_capped() {
+    let (values, groups) = levels(1500);
+    let table = table_of(&values, &groups);
+    for winsorize in [step("winsorize", &["a"]), grouped("winsorize", &["a"], 10)] {
+        let artefact = fitted(&table, vec![winsorize, step("categories", &["g"])]).await;
+        let clipped = crate::steps::clipped_in_train(&artefact.steps, "a");
+        assert!(clipped > 0, "{:?}", artefact.steps);
+        let applied = applied(&artefact, &table);
+        assert_eq!(applied.capped, BTreeMap::from([("a".to_owned(), clipped)]));
+    }
+}
+
+#[tokio::test]
 async fn steps_behind_groups_see_what_they_left_and_bytes_do_not_depend_on_partitions() {
     let (values, groups) = levels(900);
     let steps = || {

@@ -1,9 +1,13 @@
 //! Keys of rows that find no row of the joined source, beside keys of it that mean the same and are
 //! written otherwise.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use arrow::{array::AsArray, datatypes::Int64Type};
+use arrow::{
+    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray},
+    datatypes::Int64Type,
+    error::ArrowError,
+};
 use datafusion::{
     common::JoinType,
     functions_aggregate::expr_fn::count,
@@ -42,14 +46,15 @@ pub(crate) struct MissedKey {
 
 /// Missed keys by the hash of what they mean. Where there are many, a part of all, which follows from the keys alone.
 #[derive(Debug, Default)]
-struct MissedKeys {
+pub(crate) struct MissedKeys {
     keys: HashMap<u64, MissedKey>,
     /// Hashes with any of so many upper bits are left out.
     bits: u32,
 }
 
 impl MissedKeys {
-    fn add(&mut self, key: &str, rows: u64) {
+    /// Adds so many rows with a key that is no key of the joined source.
+    pub(crate) fn add(&mut self, key: &str, rows: u64) {
         let hash = hash_of(key);
         if self.bits > 0 && hash >> (64 - self.bits) != 0 {
             return;
@@ -64,6 +69,15 @@ impl MissedKeys {
             let bits = self.bits;
             self.keys.retain(|hash, _| hash >> (64 - bits) == 0);
         }
+    }
+
+    /// The keys and their rows, as columns of the engine.
+    fn to_batch(&self) -> Result<RecordBatch, ArrowError> {
+        let missed = self.keys.values();
+        let keys: StringArray = missed.clone().map(|m| Some(m.key.as_str())).collect();
+        let rows: Int64Array = missed.map(|m| i64::try_from(m.rows).ok()).collect();
+        let columns: [(&str, ArrayRef); 2] = [(LEFT, Arc::new(keys)), (ROWS, Arc::new(rows))];
+        RecordBatch::try_from_iter(columns)
     }
 
     /// Notes a key of the joined source.
@@ -138,6 +152,8 @@ pub(crate) async fn find_warnings(
             by_time: join.asof.is_some(),
             matched: counts.matched,
             unmatched: counts.unmatched,
+            are_new: false,
+            built: None,
             alike: &alike,
         }));
     }
@@ -145,8 +161,44 @@ pub(crate) async fn find_warnings(
 }
 
 impl Join {
+    /// Warns as [`find_warnings`] does, of a join of new rows: with these `missed` keys, and so many
+    /// rows with and without a match. `columns` are the compared ones of the rows and of the source,
+    /// `built` the counts of all joins in the build.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) async fn find_warning_of_new_rows(
+        &self,
+        session: &SessionContext,
+        columns: [&str; 2],
+        [matched, unmatched]: [u64; 2],
+        missed: &MissedKeys,
+        built: &[JoinCounts],
+    ) -> Result<Option<Warning>, Error> {
+        let built = built.get(self.index);
+        let built = built.filter(|counts| counts.source == *self.name());
+        let alike = match self.left.is_some() && !missed.keys.is_empty() {
+            true => {
+                let keys = session.read_batch(missed.to_batch()?)?;
+                Box::pin(self.alike_among(session, keys)).await?
+            }
+            false => Vec::new(),
+        };
+        Ok(warnings::unmatched_rows(&UnmatchedRows {
+            source: self.name().as_str(),
+            columns,
+            types: self.key_types,
+            by_time: self.asof.is_some(),
+            matched,
+            unmatched,
+            are_new: true,
+            built: built.map(|counts| [counts.matched, counts.unmatched]),
+            alike: &alike,
+        }))
+    }
+
     /// Key columns, or times without a key: that of the rows, and that of the source.
-    fn columns_compared(&self) -> [&str; 2] {
+    pub(crate) fn columns_compared(&self) -> [&str; 2] {
         let time = self.asof.as_ref().map(|asof| &asof.time.column);
         let left = self.left.as_ref().or(time).map_or("", String::as_str);
         [left, self.right.as_deref().unwrap_or(left)]
@@ -163,14 +215,27 @@ impl Join {
             let rows = rows.select(vec![self.left_key(&schema).alias(LEFT)])?;
             keys = Some(append_rows(keys, rows)?);
         }
-        let theirs = read_latest(session, &self.source, |schema| {
-            Ok(vec![self.right_key(schema).alias(RIGHT)])
-        })?;
-        let (Some(keys), Some(theirs)) = (keys, theirs) else {
+        let Some(keys) = keys else {
             return Ok(Vec::new());
         };
         let keys = keys.filter(ident(LEFT).is_not_null())?;
         let keys = keys.aggregate(vec![ident(LEFT)], vec![count(lit(1_i64)).alias(ROWS)])?;
+        Box::pin(self.alike_among(session, keys)).await
+    }
+
+    /// Those of `keys`, which have their rows beside them, that the source does not have, and has in
+    /// another spelling.
+    async fn alike_among(
+        &self,
+        session: &SessionContext,
+        keys: DataFrame,
+    ) -> Result<Vec<MissedKey>, Error> {
+        let theirs = read_latest(session, &self.source, |schema| {
+            Ok(vec![self.right_key(schema).alias(RIGHT)])
+        })?;
+        let Some(theirs) = theirs else {
+            return Ok(Vec::new());
+        };
         let theirs = theirs.filter(ident(RIGHT).is_not_null())?;
         let only = theirs
             .clone()

@@ -18,8 +18,13 @@ use crate::{
         sources::{Chosen, chosen, frozen, joined},
         tokenizer,
     },
-    schema::{column_roles, dataset_spec::DatasetSpec, landed_columns},
+    schema::{
+        column_roles,
+        dataset_spec::{DatasetSpec, Input},
+        landed_columns,
+    },
     source::landing_zone::has_landed,
+    warnings::named_in,
 };
 
 /// Columns of a dataset and their use, as its settings resolve them.
@@ -31,6 +36,15 @@ pub struct CheckedDataset {
     pub categorical: Vec<String>,
     /// Columns that a model predicts.
     pub targets: Vec<String>,
+    /// Columns that are no features since a key names them for another use, each with the reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub no_features: BTreeMap<String, String>,
+    /// Those of `numeric` that no key lists.
+    #[serde(skip)]
+    pub numeric_by_default: Vec<String>,
+    /// Source whose records are the first rows; none where a query makes the rows, and for files and child tables.
+    #[serde(skip)]
+    pub first_source: Option<Name>,
     /// Reason that the columns are not checked yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unchecked: Option<String>,
@@ -71,10 +85,11 @@ pub async fn check_columns(
         frozen(dataset, &config.source)?,
         joined(dataset, &config.source)?,
     ];
+    let first = first_source(dataset, &rows);
     let all = rows.iter().chain(others.iter().flatten());
     let Some(missing) = first_missing(all, &context.root).await? else {
         let build = Box::pin(Build::prepare(config, context)).await?;
-        return Ok(Some(CheckedDataset::new(&build.spec)));
+        return Ok(Some(CheckedDataset::new(&build.spec, first)));
     };
     if let Some(rows) = made_rows(dataset) {
         return Ok(Some(CheckedDataset::unchecked(format!(
@@ -92,7 +107,14 @@ pub async fn check_columns(
         ))));
     };
     let spec = column_roles::resolve(dataset, &landed_columns::merge(&schemas))?;
-    Ok(Some(CheckedDataset::new(&spec)))
+    Ok(Some(CheckedDataset::new(&spec, first)))
+}
+
+/// Source whose records are the first rows of the dataset.
+fn first_source(dataset: &DatasetConfig, rows: &[Chosen<'_>]) -> Option<Name> {
+    let (source, table) = rows.first()?;
+    let is_of_records = table.is_none() && dataset.sql.is_none();
+    is_of_records.then(|| source.name.clone())
 }
 
 /// Rows whose columns are known only once all sources have landed.
@@ -139,16 +161,24 @@ fn previewed_schema(
 }
 
 impl CheckedDataset {
-    fn new(spec: &DatasetSpec) -> Self {
+    fn new(spec: &DatasetSpec, first_source: Option<Name>) -> Self {
+        let is_default =
+            |input: &&Input| input.by_default && input.column.kind == InputKind::Numeric;
+        let by_default = spec.inputs.iter().filter(is_default);
         let of_kind = |kind: InputKind| {
             let inputs = spec.inputs.iter().map(|input| &input.column);
             let of_kind = inputs.filter(|column| column.kind == kind);
             of_kind.map(|column| column.name.clone()).collect()
         };
+        let others = column_roles::columns_in_other_use(&spec.config, &spec.inputs);
+        let others = others.into_iter();
         Self {
+            no_features: others.map(|(name, key)| (name, named_in(key))).collect(),
             numeric: of_kind(InputKind::Numeric),
             categorical: of_kind(InputKind::Categorical),
             targets: spec.targets().map(|target| target.column.clone()).collect(),
+            numeric_by_default: by_default.map(|input| input.column.name.clone()).collect(),
+            first_source,
             unchecked: None,
         }
     }

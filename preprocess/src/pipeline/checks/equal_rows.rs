@@ -320,6 +320,7 @@ mod tests {
             y: None,
             bad: Vec::new(),
             infinite: std::collections::BTreeMap::new(),
+            capped: std::collections::BTreeMap::new(),
             unknown: std::collections::BTreeMap::new(),
         };
         let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -349,6 +350,7 @@ mod tests {
             y: None,
             bad: vec![(1, "missing_value", String::new())],
             infinite: std::collections::BTreeMap::new(),
+            capped: std::collections::BTreeMap::new(),
             unknown: std::collections::BTreeMap::new(),
         };
         let mut rows = EqualRows::new(Some(10));

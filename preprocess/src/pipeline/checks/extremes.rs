@@ -185,22 +185,32 @@ pub(in crate::pipeline) fn warnings(
         dominated = splits[0].beyond(SHARE * rows, &standardized);
     }
     let moments = artefact.targets().zip(targets).zip(&splits[0].targets);
-    dominated.extend(moments.filter_map(|((target, moments), ends)| {
-        dominated_target(target, moments, ends.as_ref()?.numbers())
-    }));
+    let dominated_targets: Vec<String> = moments
+        .filter_map(|((target, moments), ends)| {
+            dominated_target(target, moments, ends.as_ref()?.numbers())
+        })
+        .collect();
     let mut far = Vec::new();
     for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
         let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
         far.extend(found.map(|name| format!("{name} ({split})")));
     }
-    let dominated = (!dominated.is_empty()).then(|| one_row_is_the_variance(&dominated));
+    let dominated = (!dominated.is_empty())
+        .then(|| one_row_is_the_variance(&dominated, "or cap it with a `winsorize` step", STEPS));
+    // Steps change features only.
+    let dominated_targets = (!dominated_targets.is_empty()).then(|| {
+        let advice = "cap the number in `dataset.sql`, or reject such rows by a `min` or `max` of the target in the file of \
+                      `dataset.expect`";
+        one_row_is_the_variance(&dominated_targets, advice, "dataset.expect")
+    });
+    let dominated = dominated.into_iter().chain(dominated_targets);
     let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
     let ends = splits[0].targets.iter().zip(targets);
     let of_targets = artefact.targets().zip(ends);
     let rounded = of_targets.filter_map(|(target, (ends, moments))| {
         rounded_target(target, ends.as_ref()?.numbers(), moments)
     });
-    dominated.into_iter().chain(far).chain(rounded).collect()
+    dominated.chain(far).chain(rounded).collect()
 }
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
@@ -229,6 +239,9 @@ fn repeated_end(
         return None;
     }
     let shown = |stored: f64| shown(stored * scale + offset, rounding);
+    // That of this number, which is smaller where it is near to 0.
+    let own_rounding = f64::from(f32::EPSILON) * ((number * scale).abs() + offset.abs());
+    let bound = bound_that_allows(value, own_rounding, is_lowest);
     let message = format!(
         "{} have the target `{column}` of about {}, and all others are from about {} to {}: such a number often means that the \
          value is missing; if so, list it as the data have it in `dataset.missing_values`, and allow such rows to be rejected by \
@@ -237,9 +250,38 @@ fn repeated_end(
         shown(number),
         shown(from),
         shown(to),
-        advise_bound(column, is_lowest, &shown(number)),
+        advise_bound(column, is_lowest, &bound),
     );
     Some(Warning::new(TARGET_REPEATS_EXTREME, message).with_key("dataset.missing_values"))
+}
+
+/// A lower or upper bound of few digits that allows `number`, which `rounding` may have moved: the number itself if it is an
+/// integer.
+fn bound_that_allows(number: f64, rounding: f64, is_lowest: bool) -> String {
+    if number.fract() == 0.0 {
+        // Not -0.
+        return (number + 0.0).to_string();
+    }
+    let (outermost, digit) = match is_lowest {
+        true => (number - rounding, -1e-5),
+        false => (number + rounding, 1e-5),
+    };
+    let text = format!("{outermost:.5e}");
+    let nearest = text.parse().unwrap_or(outermost);
+    let allows = match is_lowest {
+        true => nearest <= outermost,
+        false => nearest >= outermost,
+    };
+    let further = || -> Option<f64> {
+        let (digits, exponent) = text.split_once('e')?;
+        let digits = digits.parse::<f64>().ok()? + digit;
+        format!("{digits:.5}e{exponent}").parse().ok()
+    };
+    let bound = match allows {
+        true => nearest,
+        false => further().unwrap_or(outermost),
+    };
+    bound.to_string()
 }
 
 /// Advice to allow the lowest or highest number of a column by an expectation.
@@ -295,14 +337,15 @@ fn shown(number: f64, rounding: f64) -> String {
         .map_or(text, |number| number.to_string())
 }
 
-fn one_row_is_the_variance(columns: &[String]) -> Warning {
+/// The warning of these columns, with `advice` besides a change of the data, and the key that it is about.
+fn one_row_is_the_variance(columns: &[String], advice: &str, key: &str) -> Warning {
     let message = format!(
         "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
-         that row, or cap it with a `winsorize` step",
+         that row, {advice}",
         SHARE * 100.0,
         named(columns)
     );
-    Warning::new("one_row_is_the_variance", message).with_key(STEPS)
+    Warning::new("one_row_is_the_variance", message).with_key(key)
 }
 
 fn far_from_training_rows(columns: &[String]) -> Warning {
@@ -421,11 +464,21 @@ mod tests {
 
     /// As [`warned`], where columns are `expected`.
     fn warned_beside(repeated: u16, largest: f32, expected: &[ExpectedColumn]) -> Option<String> {
+        warned_of(-200.0, repeated, largest, expected)
+    }
+
+    /// As [`warned_beside`], where `number` is repeated.
+    fn warned_of(
+        number: f32,
+        repeated: u16,
+        largest: f32,
+        expected: &[ExpectedColumn],
+    ) -> Option<String> {
         let mut extremes = Extremes::default();
         let mut moments = ExactMoments::default();
         for row in 0..1000_u16 {
             let y = match row < repeated {
-                true => -200.0,
+                true => number,
                 false => f32::from(row % 11) / 10.0 * largest,
             };
             extremes.add_target(0, y);
@@ -463,14 +516,46 @@ mod tests {
         assert!(is_warned(expected("no", Some(-200.0), None)));
     }
 
-    #[test]
-    fn the_lines_that_the_warning_advises_are_an_expectation_that_turns_it_off() {
-        let message = warned(180, 12.0).unwrap();
+    /// The columns of the lines that a message advises to write.
+    fn advised(message: &str) -> Vec<ExpectedColumn> {
         let (_, advice) = message.split_once("write the lines ").unwrap();
         let lines: Vec<&str> = advice.split('`').skip(1).step_by(2).collect();
         assert_eq!(lines[0], "[[column]]");
-        let expected = Expectations::parse(&lines.join("\n")).unwrap();
-        assert_eq!(warned_beside(180, 12.0, &expected.column), None);
+        Expectations::parse(&lines.join("\n")).unwrap().column
+    }
+
+    #[test]
+    fn the_lines_that_the_warning_advises_are_an_expectation_that_turns_it_off() {
+        let expected = advised(&warned(180, 12.0).unwrap());
+        assert_eq!(warned_beside(180, 12.0, &expected), None);
+    }
+
+    #[test]
+    fn an_advised_bound_allows_a_number_of_many_digits() {
+        for number in [
+            -999.1234_f64,
+            999.1234,
+            -999.999_96,
+            -5_000_000.5,
+            -9999.001,
+        ] {
+            #[expect(clippy::cast_possible_truncation, reason = "a target has 32 bits")]
+            let stored = number as f32;
+            let expected = advised(&warned_of(stored, 100, 12.0, &[]).unwrap());
+            let [column] = &expected[..] else {
+                panic!("{expected:?}")
+            };
+            assert!(column.min.is_none_or(|min| min <= number), "{column:?}");
+            assert!(column.max.is_none_or(|max| max >= number), "{column:?}");
+            assert_eq!(warned_of(stored, 100, 12.0, &expected), None);
+        }
+        assert_eq!(bound_that_allows(-999.1234, 1e-4, true), "-999.124");
+        assert_eq!(bound_that_allows(999.1234, 1e-4, false), "999.124");
+        assert_eq!(bound_that_allows(-0.3, 1e-8, true), "-0.300001");
+        // The nearest integer is within the rounding, and would reject the number.
+        assert_eq!(bound_that_allows(-9999.001, 1e-3, true), "-9999.01");
+        assert_eq!(bound_that_allows(-9999.0, 1e-3, true), "-9999");
+        assert_eq!(bound_that_allows(9999.0, 1e-3, false), "9999");
     }
 
     #[test]

@@ -60,19 +60,18 @@ impl Build<'_> {
         for rows in parts {
             moments.push(rows.profiles(names.iter().map(cells).collect()).await?);
         }
-        let measured = |profile: &Profile| {
-            let (summary, finite) = (profile.summary()?, profile.tally().finite);
-            Some(Measured {
-                rows: exact(finite),
-                mean: summary.mean,
-                variance: summary.deviation * summary.deviation,
-            })
-        };
-        let shifts = names.iter().enumerate().filter_map(|(i, name)| {
-            let old = measured(&moments[0][i])?;
-            shift_of(name, old, measured(&moments[1][i])?)
-        });
-        Ok(shifts.collect())
+        let mut shifts = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let both = (measured(&moments[0][i]), measured(&moments[1][i]));
+            let (Some(old), Some(mut new)) = both else {
+                continue;
+            };
+            if let Some(constant) = old.constant_to_count(&new) {
+                new.unlike = Some(count_unlike(&parts[1], cells(name), constant).await?);
+            }
+            shifts.extend(shift_of(name, old, new));
+        }
+        Ok(shifts)
     }
 
     /// Returns the numeric columns of an earlier transform that the rows still have, and its target
@@ -119,6 +118,25 @@ impl Build<'_> {
     }
 }
 
+/// Moments of the finite cells of a column; `None` without one.
+fn measured(profile: &Profile) -> Option<Measured> {
+    let (summary, finite) = (profile.summary()?, profile.tally().finite);
+    let (least, greatest) = profile.range()?;
+    Some(Measured {
+        rows: exact(finite),
+        mean: summary.mean,
+        variance: summary.deviation * summary.deviation,
+        range: [least, greatest],
+        unlike: None,
+    })
+}
+
+/// Number of rows with a number in `cell` other than `constant`.
+async fn count_unlike(rows: &Rows, cell: Expr, constant: f64) -> Result<u64, Error> {
+    let unlike = rows.frame().filter(cell.not_eq(lit(constant)))?;
+    Ok(Box::pin(unlike.count()).await? as u64)
+}
+
 /// The training rows that landed up to the positions in `before`, and those after; `None` where one has no row.
 async fn training_parts(
     staged: &Staged,
@@ -161,6 +179,8 @@ async fn category_shifts(
                 rows: exact(*rows),
                 mean: share,
                 variance: share * (1.0 - share),
+                range: [0.0, 1.0],
+                unlike: None,
             }
         });
         shift_of(&name, old, new)

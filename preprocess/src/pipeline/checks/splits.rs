@@ -12,7 +12,7 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    operators::split::{self, Rule, SplitSizes},
+    operators::split::{self, Rule, SplitSizes, time_order},
     pipeline::{count_sums::sums, prepare::Build},
     schema::reject_reason,
     staging::{Staged, rejects::Rejects},
@@ -161,6 +161,22 @@ impl Build<'_> {
             found.extend(self.missed_share(rows, counts, &filtered)?);
         }
         Ok((counts.filter(|_| config.tolerance.is_some()), found))
+    }
+
+    /// Warns of a split of a series by range that trains on rows later than those of validation and test.
+    pub(in crate::pipeline) async fn range_not_by_time(
+        &self,
+        staged: &Staged,
+    ) -> Result<Option<Warning>, Error> {
+        let is_range = matches!(self.spec.rule, Rule::Range);
+        let Some(series) = self.spec.series.as_ref().filter(|_| is_range) else {
+            return Ok(None);
+        };
+        let later = Box::pin(time_order::count_later_rows(staged)).await?;
+        let [train, validation, test] =
+            [Split::Train, Split::Validation, Split::Test].map(|split| staged.rows(split));
+        let rows = [train, validation + test];
+        Ok(warnings::range_not_by_time(&series.time, &later, rows))
     }
 
     /// Warns of a split of the dataset of `counts`, rows appended to it included, that misses its

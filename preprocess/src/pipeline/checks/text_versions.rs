@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use datafusion::prelude::SessionContext;
 use feedline_schemas::report::Warning;
 
-use crate::{Error, pipeline::prepare::Build, source::version_order::check_versions};
+use crate::{
+    Error,
+    pipeline::prepare::Build,
+    source::version_order::{check_versions, is_declared_since},
+};
 
 impl Build<'_> {
     /// Warns of sources whose latest versions are decided by the bytes of texts.
@@ -22,5 +26,15 @@ impl Build<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Warnings of a dataset that is built, without those that a declaration has turned off since.
+    pub(in crate::pipeline) fn without_declared(&self, built: &[Warning]) -> Vec<Warning> {
+        let is_declared = |warning: &Warning| {
+            let mut sources = self.input.sources.iter().chain(&self.input.joined);
+            sources.any(|source| is_declared_since(warning, source))
+        };
+        let open = built.iter().filter(|warning| !is_declared(warning));
+        open.cloned().collect()
     }
 }

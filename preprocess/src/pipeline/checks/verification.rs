@@ -110,6 +110,9 @@ impl Build<'_> {
             let advice = if has(reject_reason::MISSING_KEY) {
                 "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \
                  \"own\"`, or raise the limit"
+            } else if has(reject_reason::TIME_UNREADABLE) {
+                "say how times are written with `dataset.series.format` and `zone` (without them they are ISO 8601 in UTC), \
+                 correct the source, or raise the limit"
             } else if has(reject_reason::INTEGER_TOO_LARGE) {
                 "64-bit floats do not hold all integers beyond 2^53: list a column of codes in `dataset.categorical`, or one \
                  that is no feature in `dataset.drop`, correct the source, or raise the limit"

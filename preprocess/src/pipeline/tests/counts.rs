@@ -142,6 +142,63 @@ async fn categories_that_training_lacks_are_counted_in_each_split_and_in_appende
     );
 }
 
+/// Row `i`, where `x` rises.
+fn rising(i: u32) -> Cells {
+    let mut cells = row(i, "a");
+    cells[1] = json!(f64::from(i) / 3.0);
+    cells
+}
+
+#[tokio::test]
+async fn cells_that_caps_change_are_counted_where_a_column_leaves_its_training_range() {
+    const CODE: &str = "mostly_capped";
+    let rows: Vec<Cells> = (0..600).map(rising).collect();
+    let by_range = "split = { by = \"range\", train = 0.5, validation = 0.25, test = 0.25 }\n";
+    // Caps of a column that the step lists are meant.
+    let listed =
+        "step = [{ type = \"winsorize\", columns = [\"x\"] }, { type = \"categories\" }]\n";
+    for (more, is_warned) in [
+        (by_range.to_owned(), true),
+        (String::new(), false),
+        (format!("{by_range}{listed}"), false),
+    ] {
+        let root = Store::memory();
+        landed(&root, &rows).await;
+        let dataset = format!("{PLAIN}{more}");
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        if !is_warned {
+            check_none(&report, CODE);
+            continue;
+        }
+        let parts = [
+            "`x` (100.0 % of 150 validation rows, 100.0 % of 150 test rows; 2.0 % of the rows",
+            "write `[[dataset.step]]` without `winsorize`",
+        ];
+        check_warning(&report, CODE, "dataset.step", &parts);
+    }
+}
+
+#[tokio::test]
+async fn capped_cells_of_appended_rows_are_counted_in_all_splits() {
+    const CODE: &str = "mostly_capped";
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..600).map(|i| row(i, "a")).collect();
+    let mut zone = landed(&root, &rows).await;
+    let report = build_with(&root, PLAIN, 2).await.unwrap();
+    check_none(&report, CODE);
+    // All other rows have at most 143.
+    zone.batch(&(600..700).map(rising).collect::<Vec<_>>())
+        .await;
+    let report = build_with(&root, PLAIN, 2).await.unwrap();
+    let added = report.added.clone().unwrap();
+    let parts = [
+        "in the rows appended last: caps of `winsorize`",
+        &format!("`x` (100.0 % of {} train rows", added.train),
+        "--refit",
+    ];
+    check_warning(&report, CODE, "dataset.step", &parts);
+}
+
 #[tokio::test]
 async fn a_key_of_the_split_that_is_a_category_is_named_with_the_way_out() {
     let root = Store::memory();
@@ -239,7 +296,8 @@ async fn a_target_repeated_far_from_all_others_is_found_in_appended_rows_and_may
         let parts = [
             "appended training rows have the target `y` of about -20000,",
             "`dataset.expect = { file = \"expect.toml\" }`",
-            "`[[column]]`, `name = \"y\"`, `kind = \"numeric\"` and `min = -20000` (or less)",
+            // A target that is stored in deviations is rounded, and the bound allows that.
+            "`[[column]]`, `name = \"y\"`, `kind = \"numeric\"` and `min = -20000.1` (or less)",
         ];
         check_warning(&report, CODE, "dataset.missing_values", &parts);
     }

@@ -252,6 +252,31 @@ async fn images_of_equal_pixels_are_one_and_perceptual_share_a_split() {
 }
 
 #[tokio::test]
+async fn images_of_equal_pixels_that_land_later_can_move_earlier_ones_with_a_warning() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("image", Binary), ("label", Int64)]);
+    let encoded = |encoding: Encoding| -> Vec<Cells> {
+        let rows = (0..120).map(|i| row(&file(i, encoding), i));
+        rows.collect()
+    };
+    zone.batch(&encoded(Encoding::Png)).await;
+    let first = build_images(&root, "", 2).await.unwrap();
+    zone.batch(&encoded(Encoding::Raw)).await;
+    let second = build_images(&root, "", 2).await.unwrap();
+    assert_eq!(second.duplicates, 120);
+    let found = |report: &DatasetReport| {
+        let mut warnings = report.warnings.iter();
+        let found = warnings.find(|warning| warning.code == "rows_changed_split");
+        found.cloned()
+    };
+    assert_eq!(found(&first), None);
+    let warning = found(&second).unwrap();
+    assert_eq!(warning.key.as_deref(), Some("dataset.image.duplicates"));
+    let part = "rows of the earlier dataset changed the split (";
+    assert!(warning.message.contains(part), "{warning:?}");
+}
+
+#[tokio::test]
 async fn of_equal_images_the_first_with_a_label_is_kept() {
     for partitions in [1, 3] {
         let root = Store::memory();

@@ -322,6 +322,23 @@ async fn a_version_that_is_declared_text_is_ordered_by_its_bytes_without_a_warni
 }
 
 #[tokio::test]
+async fn a_version_that_is_declared_text_after_the_build_is_no_longer_warned_of() {
+    let root = Store::memory();
+    text_versions(&root, &[("r0009", "r0010")]).await;
+    let mut config = by_text_version();
+    let (context, _scratch) = context(&root, 2);
+    for _ in 0..2 {
+        let built = build(&config, &context).await.unwrap();
+        assert_eq!(text_warnings(&built.warnings).len(), 1);
+    }
+    let columns = &mut config.source[0].contract.column;
+    columns.entry("v".to_owned()).or_default().r#type = Some(DeclaredType::Text);
+    let kept = build(&config, &context).await.unwrap();
+    assert!(kept.up_to_date);
+    assert_eq!(text_warnings(&kept.warnings), Vec::<&str>::new());
+}
+
+#[tokio::test]
 async fn numbers_that_may_be_version_numbers_are_warned_of_by_build_and_export() {
     let root = Store::memory();
     text_versions(&root, &[("1.10", "1.9")]).await;

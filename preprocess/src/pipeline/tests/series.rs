@@ -132,6 +132,59 @@ async fn rows_that_stand_nowhere_in_time_are_set_aside_and_shift_nothing() {
     assert_eq!(found.len(), 37);
 }
 
+#[tokio::test]
+async fn a_time_that_clocks_skip_is_rejected_as_such_where_the_split_is_by_it_too() {
+    let columns = [("day", Utf8), ("clock", Utf8), ("y", Float64)];
+    // Clocks of Rome skip 02:00 on the 28th.
+    let row = |i: i64| {
+        vec![
+            json!(format!("{}/03/2004", 27 + i / 24)),
+            json!(format!("{:02}:00:00", i % 24)),
+            json!(i),
+        ]
+    };
+    let rows: Vec<Cells> = (0..72).map(row).collect();
+    let dataset = "split = { by = \"time\", time = \"day\", train = 0.5, validation = 0.25, test = 0.25 }\n\
+                   series = { time = \"day\", clock = \"clock\", format = \"%d/%m/%Y %H:%M:%S\", zone = \"Europe/Rome\" }\n\
+                   feature = [{ name = \"hour\", type = \"calendar\", part = \"hour\" }]\n";
+    let (_, report) = built(&columns, &rows, dataset).await.unwrap();
+    let expected = BTreeMap::from([("time_unreadable".to_owned(), 1)]);
+    assert_eq!(report.rejected_by_reason, expected);
+    let sample = report.reject_sample.unwrap_or_default();
+    let value = "28/03/2004 02:00:00 (clocks in Europe/Rome skip this time)";
+    assert!(sample.contains(value), "{sample}");
+}
+
+#[tokio::test]
+async fn spans_of_days_behind_a_day_of_23_hours_are_a_warning() {
+    // Clocks of Rome are set forward on the 31st of March.
+    let row = |i: i64| {
+        let (month, day) = (3 + (i - 1) / 31, 1 + (i - 1) % 31);
+        let at = format!("2024-{month:02}-{day:02}");
+        vec![json!(at), json!(i), json!(i)]
+    };
+    let rows: Vec<Cells> = (1..=60).map(row).collect();
+    for (span, expected) in [
+        ("window = \"7d\"", 7),
+        ("window = \"167h\"", 0),
+        ("rows = 7", 0),
+    ] {
+        let dataset = format!(
+            "split = {{ train = 1.0, validation = 0.0, test = 0.0 }}\n\
+             series = {{ time = \"at\", zone = \"Europe/Rome\" }}\n\
+             feature = [{{ name = \"week\", type = \"lag\", column = \"v\", {span} }}]\n"
+        );
+        let (found, report) = built(&COLUMNS, &rows, &dataset).await.unwrap();
+        let is_other = |row: &&Written| row.x[1].to_bits() != (row.x[0] - 7.0).to_bits();
+        let others = found[7..].iter().filter(is_other);
+        assert_eq!(others.count(), expected, "{span}");
+        let mut warnings = report.warnings.iter();
+        let warning = warnings.find(|warning| warning.code == "uneven_days");
+        let begin = warning.map(|warning| warning.message.starts_with("7 rows along `at`"));
+        assert_eq!(begin, (expected > 0).then_some(true), "{warning:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_37_one_entity_with_nearly_all_rows_needs_no_more_memory() {
     const ROWS: i64 = 40_000;

@@ -238,6 +238,13 @@ async fn columns_that_are_no_features_are_listed_with_the_reason() {
     let chosen = report_of(&root, "target = \"y\"\nfeatures = [\"x\"]\n").await;
     assert!(chosen.dropped_columns.is_empty(), "{chosen:?}");
     check_none(&chosen, "columns_dropped");
+    // A key that names a column for another use is reported without a warning.
+    let carried = "target = \"y\"\ndrop = [\"out\", \"nothing\"]\npassthrough = [\"name\"]\n";
+    let carried = report_of(&root, carried).await;
+    let reason = "is named in `dataset.passthrough`, and `dataset.features` does not list it";
+    assert_eq!(carried.dropped_columns["name"], reason);
+    assert_eq!(carried.dropped_columns.len(), 1);
+    check_none(&carried, "columns_dropped");
 }
 
 #[tokio::test]
@@ -646,6 +653,30 @@ async fn integers_that_a_feature_rounds_are_reported_unless_a_step_scales_them()
                 .iter()
                 .all(|m| m.contains("`sec` (") && !m.contains("`n`"))
         );
+    }
+}
+
+#[tokio::test]
+async fn floats_that_become_equal_as_features_are_reported_unless_a_step_scales_them() {
+    let root = Store::memory();
+    let columns = [("sec", Float64), ("x", Float64), ("y", Float64)];
+    let row = |i: u32| {
+        vec![
+            json!(1_700_000_000.5 + f64::from(i)),
+            json!(f64::from(i) / 7.0),
+            json!(f64::from(i % 5)),
+        ]
+    };
+    let rows: Vec<Cells> = (0..200).map(row).collect();
+    LandingZone::new(&root, "a", &columns).batch(&rows).await;
+    for (step, is_rounded) in [("impute", true), ("standardize", false)] {
+        let dataset =
+            format!("sources = [\"a\"]\ntarget = \"y\"\nstep = [{{ type = \"{step}\" }}]\n");
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        let found = of_code(&report, "floats_rounded");
+        assert_eq!(found.len(), usize::from(is_rounded), "{step} {found:?}");
+        let names_sec_only = |m: &str| m.contains("`sec` (") && !m.contains("`x`");
+        assert!(found.iter().all(|found| names_sec_only(&found.message)));
     }
 }
 

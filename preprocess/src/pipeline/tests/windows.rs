@@ -322,6 +322,24 @@ async fn the_target_is_no_feature_of_rows_and_of_windows_that_end_with_it() {
 }
 
 #[tokio::test]
+async fn caps_that_make_later_windows_constant_are_a_warning() {
+    let rows: Vec<Cells> = (0..80).map(|hour| reading(0, hour, hour)).collect();
+    let steps = "value = -1.0 }, { type = \"winsorize\" }]";
+    let dataset = format!(
+        "{}split = {{ by = \"range\", train = 0.5, validation = 0.25, test = 0.25 }}\nsequence = {{ length = 3 }}\n",
+        PLAIN.replace("value = -1.0 }]", steps)
+    );
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS).batch(&rows).await;
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    let mut warnings = report.warnings.iter();
+    let found = warnings.find(|warning| warning.code == "mostly_capped");
+    let found = found.unwrap_or_else(|| panic!("{:#?}", report.warnings));
+    let part = "`v` (100.0 % of 20 validation rows, 100.0 % of 20 test rows; ";
+    assert!(found.message.contains(part), "{found:?}");
+}
+
+#[tokio::test]
 async fn windows_over_missing_rows_are_a_warning_unless_a_gap_ends_them() {
     // Hour 20 of the first entity is missing; the second has all.
     let hours = (0..48).filter(|hour| *hour != 20);

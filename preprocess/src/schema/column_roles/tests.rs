@@ -47,6 +47,38 @@ fn by_default_every_column_of_numbers_or_text_but_target_and_key_is_a_feature() 
 }
 
 #[test]
+fn columns_that_a_key_names_for_another_use_are_no_features_and_found_with_their_key() {
+    let others = |dataset: &str| {
+        let spec = resolved(dataset).unwrap();
+        let others = columns_in_other_use(&spec.config, &spec.inputs);
+        others.into_iter().collect::<Vec<_>>()
+    };
+    let found = others(
+        "target = \"price\"\npassthrough = [\"rooms\", \"owner\", \"price\"]\nsplit = { key = [\"owner\"] }",
+    );
+    let expected = [
+        ("owner".to_owned(), "dataset.split.key"),
+        ("rooms".to_owned(), "dataset.passthrough"),
+    ];
+    assert_eq!(found, expected);
+    // The configuration says which columns are features, or that this one is none.
+    for dataset in [
+        "features = [\"town\"]\npassthrough = [\"rooms\"]",
+        "passthrough = [\"rooms\"]\nstep = [{ type = \"impute\", columns = [\"rooms\"] }]",
+        "passthrough = [\"rooms\"]\ndrop = [\"rooms\"]",
+        "passthrough = [\"code\", \"town\"]\nseries = { time = \"code\", clock = \"town\", format = \"%F %T\" }",
+        "passthrough = [\"code\"]\nsplit = { by = \"time\", time = \"code\" }",
+    ] {
+        assert!(others(dataset).is_empty(), "{dataset}");
+    }
+    check_refused(
+        "passthrough = [\"price\", \"rooms\", \"new\", \"town\", \"code\"]\nsplit = { key = [\"owner\"] }",
+        "`dataset.features`: no column is left to be a feature; `code`, `new`, `price`, `rooms`, `town` are named in \
+         `dataset.passthrough`; `owner` is named in `dataset.split.key`; list some, or drop and key fewer",
+    );
+}
+
+#[test]
 fn the_configuration_decides_the_kind() {
     assert_eq!(
         inputs_of(
@@ -241,6 +273,14 @@ fn a_column_in_two_roles_is_refused_before_any_column_is_known() {
         (
             "target = \"price\"\ndedup_ignore = [\"price\"]",
             "`dataset.dedup_ignore`: `price` is the target",
+        ),
+        (
+            "target = \"price\"\nsplit = { key = [\"price\"] }",
+            "`dataset.split.key`: `price` is a target",
+        ),
+        (
+            "target = [\"price\", \"rooms\"]\nsplit = { by = \"time\", time = \"at\", key = [\"rooms\"] }",
+            "`dataset.split.key`: `rooms` is a target",
         ),
         (
             "target = \"price\"\nseries = { time = \"at\", unit = \"s\", entity = [\"price\"] }",

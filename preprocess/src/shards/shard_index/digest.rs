@@ -1,25 +1,46 @@
 //! Digest of a shard for appending rows, in a file beside it: `<shard>.keys`.
 //!
-//! Layout, all little endian: `FLKEYS01` | hash of the shard u128 | rows u64 | features u64 | key of each row u64 | of each feature
-//! count, sum and sum of squares f64 | xxh3-128 of all before u128. Only shards of the training split have features.
+//! Layout, all little endian: `FLKEYS02` | hash of the shard u128 | rows u64 | features u64 | key of each row u64 | of each feature
+//! count, sum, sum of squares, least and greatest cell f64 | xxh3-128 of all before u128. Only shards of the training split have
+//! features.
 //!
 //! No manifest names it, and losing it only costs time: a file that is absent, damaged or of
 //! another shard or version is rebuilt from the shard, with the same bytes.
 
 use feedline_schemas::{ids::Hash128, manifest::Shard};
 
-const MAGIC: &[u8; 8] = b"FLKEYS01";
+const MAGIC: &[u8; 8] = b"FLKEYS02";
 
 /// Bytes before the keys, and behind the features.
 const HEAD: usize = 40;
 const TAIL: usize = 16;
 
-/// Sums over cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Numbers of a feature, and their bytes.
+const NUMBERS: usize = 5;
+const FEATURE: usize = 8 * NUMBERS;
+
+/// Sums over cells, and the range of these.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moments {
     pub(super) count: f64,
     sum: f64,
     squares: f64,
+    /// Infinite without a cell.
+    pub(super) least: f64,
+    /// Negative infinity without a cell.
+    pub(super) greatest: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self {
+            count: 0.0,
+            sum: 0.0,
+            squares: 0.0,
+            least: f64::INFINITY,
+            greatest: f64::NEG_INFINITY,
+        }
+    }
 }
 
 impl Moments {
@@ -28,12 +49,16 @@ impl Moments {
         self.count += 1.0;
         self.sum += cell;
         self.squares += cell * cell;
+        self.least = self.least.min(cell);
+        self.greatest = self.greatest.max(cell);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.sum += other.sum;
         self.squares += other.squares;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
     }
 
     pub(super) fn mean(self) -> f64 {
@@ -59,7 +84,7 @@ impl Digest {
     }
 
     pub(super) fn encode(&self, shard: &Shard) -> Vec<u8> {
-        let length = HEAD + 8 * self.keys.len() + 24 * self.moments.len() + TAIL;
+        let length = HEAD + 8 * self.keys.len() + FEATURE * self.moments.len() + TAIL;
         let mut file = Vec::with_capacity(length);
         file.extend(MAGIC);
         file.extend(shard.hash.get().to_le_bytes());
@@ -69,7 +94,13 @@ impl Digest {
             file.extend(key.to_le_bytes());
         }
         for moments in &self.moments {
-            for number in [moments.count, moments.sum, moments.squares] {
+            for number in [
+                moments.count,
+                moments.sum,
+                moments.squares,
+                moments.least,
+                moments.greatest,
+            ] {
                 file.extend(number.to_le_bytes());
             }
         }
@@ -98,15 +129,18 @@ impl Digest {
             return None;
         }
         let (keys, sums) = numbers.split_at_checked(usize::try_from(rows).ok()?)?;
-        let (sums, []) = sums.as_chunks::<3>() else {
+        let (sums, []) = sums.as_chunks::<NUMBERS>() else {
             return None;
         };
         let number = |bytes: [u8; 8]| f64::from_le_bytes(bytes);
-        let moments = sums.iter().map(|[count, sum, squares]| Moments {
+        let of_feature = |[count, sum, squares, least, greatest]: &[[u8; 8]; NUMBERS]| Moments {
             count: number(*count),
             sum: number(*sum),
             squares: number(*squares),
-        });
+            least: number(*least),
+            greatest: number(*greatest),
+        };
+        let moments = sums.iter().map(of_feature);
         let found = Self {
             keys: keys.iter().map(|key| u64::from_le_bytes(*key)).collect(),
             moments: moments.collect(),
@@ -151,7 +185,7 @@ mod tests {
             },
         ] {
             let file = digest.encode(&shard(3));
-            let length = HEAD + 24 + 24 * digest.moments.len() + TAIL;
+            let length = HEAD + 24 + FEATURE * digest.moments.len() + TAIL;
             assert_eq!(file.len(), length);
             assert_eq!(Digest::decode(&file, &shard(3)), Some(digest));
         }

@@ -1,4 +1,4 @@
-//! Errors of a source without rows.
+//! Errors of a source without rows, and of rows without a feature.
 
 use feedline_schemas::{commit::CommitEntry, decode, encode, failures::FAILED_RUNS};
 
@@ -53,4 +53,16 @@ async fn a_deferred_run_is_the_reason_although_it_records_no_failure() {
     landing.put(path, encode(&entry).into()).await.unwrap();
     let advice = "look at what `feedline ingest status` reports";
     check_error(&root, &[FAILED, advice]).await;
+}
+
+#[tokio::test]
+async fn rows_with_texts_of_their_own_alone_have_no_feature_and_the_error_names_them() {
+    let row = |i: u64| vec![json!(format!("name {i}")), json!(i % 7)];
+    let rows: Vec<Cells> = (0..100).map(row).collect();
+    let (root, _) = landed(&[("name", Utf8), ("y", Int64)], &rows).await;
+    let error = build_with(&root, "sources = [\"a\"]\ntarget = \"y\"\n", 1).await;
+    let error = error.unwrap_err().to_string();
+    let reason = "no column is left to be a feature: `name` holds a text of its own in (nearly) each training row; list one in \
+                  `dataset.categorical`";
+    assert!(error.contains(reason), "{error}");
 }

@@ -205,6 +205,45 @@ async fn local_times_that_clocks_show_twice_are_warned_of() {
 }
 
 #[tokio::test]
+async fn a_split_by_range_that_trains_on_the_future_of_a_series_is_warned_of() {
+    let columns = [("at", Int64), ("x", Float64), ("y", Float64)];
+    let row = |hour: i64| {
+        vec![
+            json!(day(1) / 1_000_000 + 3600 * hour),
+            json!(hour as f64 / 3.0),
+            json!((hour % 7) as f64),
+        ]
+    };
+    let oldest_first: Vec<Cells> = (0..60).map(row).collect();
+    let newest_first: Vec<Cells> = (0..60).rev().map(row).collect();
+    let dataset = |by: &str| {
+        format!(
+            "target = \"y\"\nfeatures = [\"lag\"]\nseries = {{ time = \"at\", unit = \"s\", warm_start = true }}\n\
+             feature = [{{ name = \"lag\", type = \"lag\", column = \"x\", rows = 1 }}]\n\
+             split = {{ {by}, train = 0.6, validation = 0.2, test = 0.2 }}\n"
+        )
+    };
+    let (root, _) = landed(&columns, &newest_first).await;
+    let report = report_of(&root, &dataset("by = \"range\"")).await;
+    check_warning(
+        &report,
+        "range_not_by_time",
+        "dataset.split.by",
+        &[
+            "24 of 24 rows of validation and test are earlier than a training row of the same entity, in 1 entity",
+            "a training row at 2026-01-02T00:00:00Z and a test row at 2026-01-01T00:00:00Z",
+            "`split = { by = \"time\", time = \"at\" }`",
+        ],
+    );
+    let (root, _) = landed(&columns, &newest_first).await;
+    let report = report_of(&root, &dataset("by = \"time\", time = \"at\"")).await;
+    check_none(&report, "range_not_by_time");
+    let (root, _) = landed(&columns, &oldest_first).await;
+    let report = report_of(&root, &dataset("by = \"range\"")).await;
+    check_none(&report, "range_not_by_time");
+}
+
+#[tokio::test]
 async fn two_rows_at_an_hour_that_clocks_show_twice_are_refused_with_the_cause() {
     let root = night(&["00:00", "01:00", "02:00", "02:00", "03:00"]).await;
     let dataset = format!("sources = [\"a\"]\n{}", lagged("Europe/Berlin"));
