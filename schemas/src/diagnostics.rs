@@ -52,6 +52,9 @@ pub struct ClassDiagnostics {
     /// Bins of equal width of the probability of the predicted class, from 0 to 1; bins without rows are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidence: Vec<ConfidenceBin>,
+    /// The same bins of the probability of the second of two classes; absent for more classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<ConfidenceBin>,
     /// Points of the ROC curve of the second of two classes, as false and true positive rate, both ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roc: Vec<[f64; 2]>,
@@ -90,14 +93,14 @@ pub struct Confusion {
     pub rows: u64,
 }
 
-/// Rows whose predicted class has a probability between two bounds.
+/// Rows with a probability between two bounds: of the predicted class, or in `calibration` of the second class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfidenceBin {
     /// Rows.
     pub rows: u64,
-    /// Mean probability of the predicted class.
+    /// Mean probability.
     pub mean: f64,
-    /// Rows whose predicted class is right.
+    /// Rows whose predicted class is right; in `calibration` rows of the second class.
     pub hits: u64,
 }
 

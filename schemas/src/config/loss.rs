@@ -18,11 +18,14 @@ pub struct LossConfig {
     /// `huber`: error, in units of the stored (scaled) target, above which the loss is linear;
     /// above 0. Default 1.
     pub delta: Option<f64>,
-    /// `quantile`: aimed fraction of the targets below the prediction, above 0 and below 1. Default
-    /// 0.5.
+    /// `quantile`: aimed fraction of the targets below the prediction, above 0 and below 1. Reports
+    /// have the metrics `pinball` (this loss, in the target's units) and `coverage` (fraction of the
+    /// targets up to the prediction). Default 0.5.
     pub quantile: Option<f64>,
-    /// `cross_entropy`: fraction of the target that is spread over all classes, 0 to below 1.
-    /// Default 0.
+    /// `cross_entropy`: fraction of the target that is spread over all classes, 0 to below 1. With
+    /// `class_weights`, the part of each class is multiplied by its weight, as in PyTorch. A class
+    /// with a very large weight may then count more in every row than the row's own class, which is
+    /// a warning. Default 0.
     pub label_smoothing: Option<f64>,
     /// `cross_entropy`: `"balanced"`, or a table of weights above 0 by class name, such as
     /// `{ good = 1.0, bad = 5.0 }`; classes that are not named have the weight 1. A list has a

@@ -121,6 +121,12 @@ pub struct PredictReport {
     /// `winsorize` step by more than the caps are apart. Numbers without any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
+    /// Cells of each number that the caps of a `winsorize` step change, for a warning.
+    #[serde(skip)]
+    pub capped: BTreeMap<String, u64>,
+    /// Fraction of the training rows whose numbers these caps change, by column.
+    #[serde(skip)]
+    pub capped_in_train: BTreeMap<String, f64>,
     /// Cells of each passthrough column that are not of the type which the contract declares. They
     /// are null in a Parquet file, with their text in `detail`. Columns without any are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

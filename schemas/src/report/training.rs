@@ -69,7 +69,8 @@ pub struct TrainReport {
     pub targets: Vec<String>,
     /// Metrics on the test split, in the target's units.
     pub test: BTreeMap<String, f64>,
-    /// The same metrics of the baseline: always the training mean, or the most frequent training class.
+    /// The same metrics of the baseline: always the training mean, or the most frequent training class; of a quantile
+    /// the best constant of the other rows of the split.
     pub baseline: BTreeMap<String, f64>,
     /// Metrics on the validation split of the kept weights.
     pub validation: BTreeMap<String, f64>,

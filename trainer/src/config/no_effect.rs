@@ -8,8 +8,13 @@ use feedline_schemas::{
 };
 
 use crate::{
+    data::task::Task,
+    float_casts::exact_len,
     model::layers::Layout,
-    optim::schedule::{Course, Schedule, Stairs},
+    optim::{
+        loss::Loss,
+        schedule::{Course, Schedule, Stairs},
+    },
 };
 
 /// Code of a key without effect.
@@ -55,6 +60,54 @@ pub(crate) fn of_batch(
         counted(rows, "sample")
     );
     let warning = Warning::new("large_batch", message).with_key("train.batch_size");
+    log(&warning);
+    Some(warning)
+}
+
+/// Least part of another class in a row that is too large, beyond that of equal weights: a fraction of the part of its own class.
+const OUTWEIGHED: f64 = 0.5;
+
+/// Warning of label smoothing that, with the weights of the classes, pulls the rows of a class towards another class at least
+/// half as much as towards their own: each class has its part of the smoothed target times its weight. Rows whose
+/// features say little are then predicted as that class, long before both parts are equal.
+pub(crate) fn of_smoothing(loss: &Loss, task: &Task) -> Option<Warning> {
+    let Loss::CrossEntropy {
+        smoothing,
+        weights: Some(weights),
+    } = loss
+    else {
+        return None;
+    };
+    let Task::Classification { counts, names } = task else {
+        return None;
+    };
+    let spread = smoothing / exact_len(weights.len());
+    let (heaviest, most) = names
+        .iter()
+        .zip(weights)
+        .max_by(|a, b| a.1.total_cmp(b.1))?;
+    let towards_heaviest = spread * f64::from(*most);
+    let classes = names.iter().zip(weights).zip(counts);
+    let outweighed = classes.filter_map(|((name, weight), rows)| {
+        let weight = f64::from(*weight);
+        let own = weight * (1.0 - smoothing + spread);
+        // Parts of classes of equal weight cancel out.
+        let excess = towards_heaviest - spread * weight;
+        let is_outweighed = *rows > 0 && excess > 0.0 && excess >= own * OUTWEIGHED;
+        is_outweighed.then_some((name, own, *rows))
+    });
+    let (name, own, _) = outweighed.max_by_key(|(_, _, rows)| *rows)?;
+    let effect = match own <= towards_heaviest {
+        true => format!("the model learns to predict `{heaviest}` for it"),
+        false => format!("the model can predict `{heaviest}` for too many such rows"),
+    };
+    let message = format!(
+        "`train.loss.label_smoothing = {smoothing}` gives a part of each target to every class, times the weight of that class: \
+         a row of `{name}` counts {own:.3} for `{name}` and {towards_heaviest:.3} for `{heaviest}`, so {effect}; set \
+         `label_smoothing = 0`, or balance by `train.loader.balance` in place of `class_weights`"
+    );
+    let warning =
+        Warning::new("smoothing_outweighs_classes", message).with_key("train.loss.label_smoothing");
     log(&warning);
     Some(warning)
 }
@@ -299,6 +352,34 @@ mod tests {
         assert_eq!(of(0.1, false).as_deref(), Some("train.model.dropout"));
         assert_eq!(of(0.1, true), None);
         assert_eq!(of(0.0, false), None);
+    }
+
+    #[test]
+    fn smoothing_that_outweighs_the_class_of_a_row_is_named_with_the_class_that_is_learnt() {
+        let task = Task::Classification {
+            counts: vec![1_600, 810, 2],
+            names: ["a", "b", "rare"].map(String::from).to_vec(),
+        };
+        let of = |smoothing, weights: Option<[f32; 3]>| {
+            let weights = weights.map(Vec::from);
+            of_smoothing(&Loss::CrossEntropy { smoothing, weights }, &task)
+        };
+        // Balanced weights.
+        let balanced = [0.502, 0.993, 402.0];
+        let found = of(0.1, Some(balanced)).unwrap();
+        assert_eq!(found.key.as_deref(), Some("train.loss.label_smoothing"));
+        let parts = "a row of `a` counts 0.469 for `a` and 13.400 for `rare`, so the model learns to predict `rare`";
+        assert!(found.message.contains(parts), "{}", found.message);
+        assert_eq!(of(0.0, Some(balanced)), None);
+        assert_eq!(of(0.1, None), None);
+        // 0.1 / 3 * (7.5 - 0.5) is half of 0.5 * 0.9333.
+        assert_eq!(of(0.1, Some([0.5, 1.0, 7.4])), None);
+        let found = of(0.1, Some([0.5, 1.0, 7.6])).unwrap();
+        let parts = "a row of `a` counts 0.467 for `a` and 0.253 for `rare`, so the model can predict `rare` for too many";
+        assert!(found.message.contains(parts), "{}", found.message);
+        // Classes of 90, 7 and 3 %, balanced.
+        assert!(of(0.1, Some([0.37, 4.76, 11.1])).is_some());
+        assert_eq!(of(0.9, Some([1.0; 3])), None);
     }
 
     #[test]

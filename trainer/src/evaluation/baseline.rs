@@ -2,7 +2,8 @@
 //!
 //! Metrics are compared that the loss asks for: the root mean squared error, the mean absolute error, or for classes both
 //! accuracy and cross-entropy. Weights of classes make a model worse in those on purpose, so that F1 and the area under the
-//! curve count as well; a quantile other than the median is no mean, and nothing is compared.
+//! curve count as well. A quantile other than the median is compared by its pinball loss, with the best constant of the other
+//! rows of the split.
 
 use feedline_schemas::{
     checkpoint::BestEpoch,
@@ -36,26 +37,48 @@ pub(crate) fn of_any_target(metric: &str) -> &str {
     metric.split_once('.').map_or(metric, |(name, _)| name)
 }
 
+/// Returns true if the loss has a weight for the positive class of two.
+fn has_positive_weight(loss: &LossConfig) -> bool {
+    match &loss.positive_weight {
+        None => false,
+        Some(PositiveWeight::Weight(weight)) => weight.total_cmp(&1.0).is_ne(),
+        Some(PositiveWeight::Named(_)) => true,
+    }
+}
+
+/// Returns true if the loss has weights of classes.
+fn has_weights(loss: &LossConfig) -> bool {
+    loss.class_weights.is_some() || has_positive_weight(loss)
+}
+
 /// The metrics that are compared, the main one first.
 pub(crate) fn compared(loss: &LossConfig) -> &'static [&'static str] {
-    let is_weighted = loss.class_weights.is_some()
-        || match &loss.positive_weight {
-            None => false,
-            Some(PositiveWeight::Weight(weight)) => weight.total_cmp(&1.0).is_ne(),
-            Some(PositiveWeight::Named(_)) => true,
-        };
     match loss.r#type {
         Some(LossKind::Mae) => &["mae"],
-        Some(LossKind::Quantile) if loss.quantile.is_some_and(|q| q.total_cmp(&0.5).is_ne()) => &[],
+        Some(LossKind::Quantile) if loss.quantile.is_some_and(|q| q.total_cmp(&0.5).is_ne()) => {
+            &["pinball"]
+        }
         Some(LossKind::Quantile) => &["mae"],
         Some(LossKind::Mse | LossKind::Huber) => &["rmse"],
-        _ if is_weighted => &["f1_macro", "auc", "accuracy", "cross_entropy"],
+        _ if has_weights(loss) => &["f1_macro", "auc", "accuracy", "cross_entropy"],
         // Of an autoencoder there is no baseline, of numbers no cross-entropy.
         Some(LossKind::CrossEntropy | LossKind::BinaryCrossEntropy) => {
             &["cross_entropy", "accuracy"]
         }
         None => &["rmse", "cross_entropy", "accuracy"],
     }
+}
+
+/// Likely cause of a model of classes that is worse than its baseline: a loader that changes how often each class appears in
+/// training. With weights of classes there is none to name: such a model is worse in F1 and the area under the curve too, which
+/// other probabilities do not explain.
+pub(crate) fn cause_in_balance(config: &TrainConfig) -> Option<String> {
+    let is_cause = config.loader.balance.is_some() && !has_weights(&config.loss);
+    is_cause.then(|| {
+        "`train.loader.balance` changes how often each class appears in training, so predicted probabilities are not those of \
+         the split, which may be the cause: compare `f1_macro` and, of two classes, `auc` with the baseline"
+            .to_owned()
+    })
 }
 
 /// A metric that is no better than the baseline's.
@@ -180,6 +203,10 @@ pub(crate) fn of_split(
             }
         }
     };
+    let message = match cause_in_balance(config) {
+        Some(cause) => format!("{message}; {cause}"),
+        None => message,
+    };
     Some(Warning::new(CODE, message).with_key(KEY))
 }
 
@@ -252,7 +279,7 @@ pub(crate) fn of_naive(
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
-        config::{ClassWeightRule, ClassWeights},
+        config::{BalanceRule, ClassBalanceConfig, ClassWeightRule, ClassWeights},
         manifest::{NaiveMethod, NaiveMetrics},
     };
 
@@ -365,7 +392,11 @@ mod tests {
             quantile: Some(0.9),
             ..of(LossKind::Quantile)
         };
+        // Runs of earlier versions have no pinball loss.
         check(&ninety, &panel, &mean, None);
+        let [model, constant] = [2.08, 2.36].map(|pinball| [("pinball", pinball)]);
+        check(&ninety, &model, &constant, None);
+        check(&ninety, &constant, &model, Some("pinball"));
         let sure = [("accuracy", 0.9), ("cross_entropy", 3.0)];
         let most = [("accuracy", 0.8), ("cross_entropy", 0.5)];
         check(&of(LossKind::CrossEntropy), &sure, &most, None);
@@ -410,5 +441,51 @@ mod tests {
             ..config
         };
         assert_eq!(warning(&ignored, None, [&model, &base]), None);
+    }
+
+    #[test]
+    fn a_balanced_loader_is_named_as_a_cause_and_weights_of_classes_are_not() {
+        let sentence = |change: fn(&mut TrainConfig)| {
+            let mut config = TrainConfig {
+                loss: of(LossKind::CrossEntropy),
+                ..TrainConfig::default()
+            };
+            change(&mut config);
+            let model = [("f1_macro", 0.2), ("auc", 0.4), ("cross_entropy", 0.9)];
+            let base = [("f1_macro", 0.4), ("auc", 0.5), ("cross_entropy", 0.4)];
+            let [model, base] = [model, base].map(|values| metrics(&values));
+            warning(&config, None, [&model, &base]).unwrap().message
+        };
+        let balanced = sentence(|config| {
+            config.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+        });
+        assert!(
+            balanced.contains("; `train.loader.balance` changes how often each class appears")
+                && balanced.contains("`auc`"),
+            "{balanced}"
+        );
+        // Worse in F1 and the area under the curve: other probabilities are no cause of that.
+        let weighted = sentence(|config| {
+            let rule = ClassWeightRule::Balanced;
+            config.loss.class_weights = Some(ClassWeights::Rule(rule));
+        });
+        let positive = sentence(|config| {
+            config.loss.positive_weight = Some(PositiveWeight::Weight(5.0));
+        });
+        let both = sentence(|config| {
+            config.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+            config.loss.positive_weight = Some(PositiveWeight::Weight(5.0));
+        });
+        for message in [weighted, positive, both] {
+            assert!(
+                message.starts_with("f1_macro on the test split"),
+                "{message}"
+            );
+            assert!(!message.contains("cause"), "{message}");
+        }
+        let plain = sentence(|config| {
+            config.loss.positive_weight = Some(PositiveWeight::Weight(1.0));
+        });
+        assert!(!plain.contains("cause"), "{plain}");
     }
 }

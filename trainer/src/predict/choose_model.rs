@@ -54,8 +54,27 @@ pub enum Use {
     Shards,
     /// New rows, to which the run's own transform is applied.
     NewRows,
+    /// New rows that are prepared by the settings of the dataset, as images and rows of a series are.
+    PreparedRows,
     /// None: only its weights are of interest.
     Weights,
+}
+
+impl Use {
+    /// Advice for a run whose model does not fit the dataset; `None` where it need not fit.
+    const fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::Shards => Some(
+                "`feedline predict --run` applies the run's own transform to raw rows of a table",
+            ),
+            Self::PreparedRows => Some(
+                "rows of a series, and images, are prepared by the settings of the dataset: build the dataset with those that \
+                 the run was trained with (`feedline shards build`), or choose a run that fits; models that are used side by \
+                 side, such as one for each horizon, need a pipeline of their own each, with another `pipeline.name`",
+            ),
+            Self::NewRows | Self::Weights => None,
+        }
+    }
 }
 
 /// A run that was chosen.
@@ -333,9 +352,9 @@ impl Chooser<'_> {
             dataset: self.context.dataset.url(),
             reason,
         };
-        if let (Use::Shards, Some(dataset)) = (self.used_on, &self.dataset) {
+        if let (Some(advice), Some(dataset)) = (self.used_on.advice(), &self.dataset) {
             let fits = fitting::fits(record, dataset, runs).await?;
-            fits.map_err(|reason| unfit(format!("{reason}; {ADVICE}")))?;
+            fits.map_err(|reason| unfit(format!("{reason}; {advice}")))?;
         }
         let its_own = self.dataset.as_ref();
         let its_own = its_own.filter(|d| d.manifest.fingerprint == record.fingerprint);
@@ -421,9 +440,6 @@ impl Chooser<'_> {
         differing_values(&own, &its, &record.config)
     }
 }
-
-/// Advice for a run whose model does not fit the shards of a dataset.
-const ADVICE: &str = "`feedline predict --run` applies the run's own transform to raw rows";
 
 /// Returns whether a run has written weights.
 async fn has_weights(runs: &Store, name: &str) -> Result<bool, Error> {

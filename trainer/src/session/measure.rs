@@ -93,7 +93,7 @@ pub(crate) fn evaluate_each<D: Data>(
     each: &mut EachBatch<'_>,
 ) -> Result<Option<Evaluation>, Error> {
     let stage = format!("evaluate {split}");
-    let mut evaluation = Evaluation::new(&plan.task);
+    let mut evaluation = Evaluation::new(&plan.task).with_loss(plan.settings.loss());
     let weights = engine.weights(bucket);
     let feed = DeviceFeed::new(engine, plan.settings.config().loader.device_prefetch);
     let is_whole = feed.feed(data.sequential(split)?, |batches| {

@@ -264,6 +264,24 @@ fn every_loss_learns_and_resumes_bit_for_bit() {
 }
 
 #[test]
+fn a_quantile_is_measured_beside_the_best_constant_of_the_other_rows() {
+    let mut config = config();
+    config.loss.r#type = Some(LossKind::Quantile);
+    config.loss.quantile = Some(0.9);
+    let (_, report) = undisturbed(&config, &regression(64));
+    for metrics in [
+        &report.test,
+        &report.baseline,
+        &report.validation,
+        &report.validation_baseline,
+    ] {
+        assert!(metrics["pinball"] > 0.0, "{metrics:?}");
+        assert!((0.0..=1.0).contains(&metrics["coverage"]), "{metrics:?}");
+    }
+    assert!(report.baseline["coverage"] > 0.89, "{report:?}");
+}
+
+#[test]
 fn a_wrong_record_of_the_validation_split_is_the_worst_sample() {
     let mut config = config();
     config.epochs = 20;

@@ -179,6 +179,7 @@ impl OpenedTraining<'_> {
             warnings.extend(no_effect::warnings(config, &schedule, layout));
             let counts = &opened.loaders.manifest().counts;
             warnings.extend(no_effect::of_batch(config, counts, batches));
+            warnings.extend(no_effect::of_smoothing(settings.loss(), &opened.plan.task));
         }
         let (initial, of_init) = opened.initial(&engine)?;
         warnings.extend(of_init);

@@ -37,6 +37,7 @@ use crate::{
     checkpoint::run_folder::RunFolder,
     config::settings,
     error::Error,
+    evaluation::baseline::of_any_target,
     reporting::{
         links::relative,
         status::{Judge, Tracker},
@@ -185,6 +186,11 @@ fn metric(config: &TuneConfig, parameters: &[Parameter]) -> Result<Option<String
                 reason,
             })
         }
+        (Some(metric), _) if of_any_target(metric) == "coverage" => Err(Error::Config {
+            key: "tune.metric".to_owned(),
+            reason: "the lowest or highest `coverage` is not the best: it should be close to the quantile; compare `pinball`"
+                .to_owned(),
+        }),
         (Some(metric), _) => Ok(Some(metric.to_owned())),
         (None, None) => Ok(Some("loss".to_owned())),
         (None, Some(_)) => Ok(None),

@@ -244,6 +244,12 @@ fn a_search_that_cannot_work_is_refused() {
         message.contains("`tune.metric`") && message.contains("loss, mae, r2, rmse"),
         "{message}"
     );
+    let coverage = search(r#""trials":2,"metric":"coverage""#);
+    let message = tuned(&coverage, &folder, &context).unwrap_err().to_string();
+    assert!(
+        message.contains("`tune.metric`") && message.contains("compare `pinball`"),
+        "{message}"
+    );
     let mut bad = search(r#""trials":2"#);
     let TuneValues::Between(rates) = &mut bad.parameter[0].values else {
         panic!("{bad:?}")

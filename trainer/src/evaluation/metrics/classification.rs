@@ -68,6 +68,10 @@ impl Classification {
             self.hits[y] += u64::from(class == y);
             let probability = (f64::from(row[class]) - log_sum).exp();
             self.confusions.add(y, class, probability);
+            if let [_, second] = row {
+                let probability = (f64::from(*second) - log_sum).exp();
+                self.confusions.add_second_class(probability, y == 1);
+            }
         }
         // Of equal outputs the first comes first; an output that is no number comes last.
         let before = |(i, value): (usize, &f32)| *value > row[y] || (*value >= row[y] && i < y);
@@ -403,6 +407,34 @@ mod tests {
         }
         let in_bins: u64 = found.confidence.iter().map(|bin| bin.rows).sum();
         assert_eq!(in_bins, 700);
+    }
+
+    #[test]
+    fn two_classes_are_calibrated_by_the_probability_of_the_second() {
+        // Both classes are predicted with 0.75: class 0 is right each time, class 1 every other time.
+        let sure = 3.0_f32.ln();
+        let mut sums = Classification::new(&[1, 1]);
+        let mut one = sums.clone();
+        for (logit, y) in [(-sure, 0), (-sure, 0), (sure, 1), (sure, 0)] {
+            sums.add(&[0.0, logit], &[y]);
+            one.add(&[logit], &[y]);
+        }
+        for sums in [sums, one] {
+            let found = sums.diagnostics();
+            let bins: Vec<_> = found.calibration.iter().map(|b| (b.rows, b.hits)).collect();
+            assert_eq!(bins, [(2, 0), (2, 1)]);
+            for (bin, probability) in found.calibration.iter().zip([0.25, 0.75]) {
+                assert!((bin.mean - probability).abs() < 1e-6, "{bin:?}");
+            }
+            // By the predicted class, the two errors cancel.
+            let [bin] = &found.confidence[..] else {
+                panic!("{found:?}")
+            };
+            assert_eq!((bin.rows, bin.hits), (4, 3));
+        }
+        let mut three = Classification::new(&[1, 1, 1]);
+        three.add(&[0.0, 1.0, 2.0], &[2]);
+        assert!(three.diagnostics().calibration.is_empty());
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) struct Confusions {
     /// Wrong predictions of pairs that are not counted.
     uncounted: u64,
     bins: [Bin; CONFIDENCE_BINS],
+    /// Of two classes, by the probability of the second.
+    second_class: [Bin; CONFIDENCE_BINS],
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ impl Confusions {
             pairs,
             uncounted: 0,
             bins: [Bin::default(); CONFIDENCE_BINS],
+            second_class: [Bin::default(); CONFIDENCE_BINS],
         }
     }
 
@@ -73,10 +76,12 @@ impl Confusions {
                 }
             }
         }
-        let bin = &mut self.bins[bin_of(probability)];
-        bin.rows += 1;
-        bin.probabilities += probability;
-        bin.hits += u64::from(class == predicted);
+        self.bins[bin_of(probability)].add(probability, class == predicted);
+    }
+
+    /// Adds the probability of the second of two classes for a row that is of it or not.
+    pub(super) fn add_second_class(&mut self, probability: f64, is_second: bool) {
+        self.second_class[bin_of(probability)].add(probability, is_second);
     }
 
     /// Diagnostics of these rows, with the counts of each class.
@@ -112,6 +117,7 @@ impl Confusions {
             confusions: self.most_frequent(),
             uncounted: self.uncounted,
             confidence: self.bins.iter().filter_map(Bin::shown).collect(),
+            calibration: self.second_class.iter().filter_map(Bin::shown).collect(),
             roc: Vec::new(),
         }
     }
@@ -153,6 +159,12 @@ impl Confusions {
 }
 
 impl Bin {
+    fn add(&mut self, probability: f64, is_hit: bool) {
+        self.rows += 1;
+        self.probabilities += probability;
+        self.hits += u64::from(is_hit);
+    }
+
     fn shown(&self) -> Option<ConfidenceBin> {
         (self.rows > 0).then(|| ConfidenceBin {
             rows: self.rows,

@@ -1,20 +1,21 @@
 //! Metrics of a split, in the target's units, for a model and for a baseline that looks at no feature.
 //!
 //! Regression: `rmse`, `mae`, `r2` (1 minus the residual over the total sum of squares about the split's own mean;
-//! absent where the split's target is constant). Of several targets each has these as `<metric>.<target>`; `rmse` and `mae`
-//! without a name are over the targets as stored, so that units do not weigh, and `r2` is the mean of the targets', absent
-//! where one of them has none. Classification: `accuracy` (the first of equal outputs is taken),
-//! `cross_entropy` in nats, without smoothing and class weights, its exponential `perplexity`, `f1_macro` over the classes
-//! that a row has or was held for, with more than five classes `top5_accuracy`, with two `f1` of class 1 and `auc` (absent
-//! where a class has no rows). Tokens: `cross_entropy` and its exponential, `perplexity`, over all predicted tokens.
-//! Autoencoder: `rmse` over all features as stored.
+//! absent where the split's target is constant), and of a quantile `pinball` and `coverage` (see `quantile`). Of several
+//! targets each has these as `<metric>.<target>`; `rmse`, `mae` and `pinball` without a name are over the targets as stored, so
+//! that units do not weigh, and `r2` is the mean of the targets', absent where one of them has none. Classification: `accuracy`
+//! (the first of equal outputs is taken), `cross_entropy` in nats, without smoothing and class weights, its exponential
+//! `perplexity`, `f1_macro` over the classes that a row has or was held for, with more than five classes `top5_accuracy`, with
+//! two `f1` of class 1 and `auc` (absent where a class has no rows). Tokens: `cross_entropy` and its exponential,
+//! `perplexity`, over all predicted tokens. Autoencoder: `rmse` over all features as stored.
 //!
-//! The baseline predicts the training mean, or the most frequent training class; its `cross_entropy` is that of the
-//! training frequencies, since a certain prediction would make it infinite. For tokens it holds all ids equally likely;
-//! for an autoencoder there is none.
+//! The baseline predicts the training mean, for `pinball` and `coverage` the best constant of the split's other rows (absent with
+//! one row), or the most frequent training class; its `cross_entropy` is that of the training frequencies, since a certain
+//! prediction would make it infinite. For tokens it holds all ids equally likely; for an autoencoder there is none.
 
 mod classification;
 mod confusion;
+mod quantile;
 mod sample;
 mod values;
 mod worst;
@@ -24,7 +25,13 @@ use feedline_schemas::{
     diagnostics::{Diagnostics, NumberDiagnostics, SAMPLED_ROWS, TargetDiagnostics, TargetValue},
 };
 
-use self::{classification::Classification, sample::EvenSample, values::named, worst::Worst};
+use self::{
+    classification::Classification,
+    quantile::{QuantileMeans, QuantileSums},
+    sample::EvenSample,
+    values::named,
+    worst::Worst,
+};
 pub(crate) use self::{
     classification::largest,
     values::{Metrics, metric},
@@ -36,7 +43,7 @@ use crate::{
     },
     float_casts::{exact, exact_len, single},
     model::engine::Prediction,
-    optim::loss,
+    optim::loss::{self, Loss},
 };
 
 /// Sums over the rows of a split, in row order.
@@ -88,12 +95,16 @@ struct NumberSums {
     range: [f32; 2],
     /// Targets and predictions.
     sample: EvenSample<[f32; 2]>,
+    /// Sums for the quantile that is predicted; `None` with another loss.
+    quantile: Option<QuantileSums>,
 }
 
 /// Mean squares and absolutes of errors, and the metrics that they make.
 struct NumberErrors {
     squares: f64,
     absolutes: f64,
+    /// Of the quantile that is predicted; `None` with another loss.
+    quantile: Option<QuantileMeans>,
     metrics: Metrics,
 }
 
@@ -132,6 +143,26 @@ impl Evaluation {
             worst: Worst::default(),
             sums,
         }
+    }
+
+    /// The same of a model with this loss, which may have metrics of its own.
+    pub(crate) fn with_loss(mut self, loss: &Loss) -> Self {
+        let Loss::Quantile { quantile } = loss else {
+            return self;
+        };
+        let sums = || Some(QuantileSums::new(*quantile));
+        match &mut self.sums {
+            TaskSums::Regression(target) => target.quantile = sums(),
+            TaskSums::Regressions(targets) => {
+                targets
+                    .iter_mut()
+                    .for_each(|(_, target)| target.quantile = sums());
+            }
+            TaskSums::Classification { .. }
+            | TaskSums::NextToken { .. }
+            | TaskSums::Reconstruction => {}
+        }
+        self
     }
 
     /// Adds rows: what the model says of them, and their targets.
@@ -338,6 +369,7 @@ impl NumberSums {
             errors: 0.0,
             range: [f32::INFINITY, f32::NEG_INFINITY],
             sample: EvenSample::new(SAMPLED_ROWS),
+            quantile: None,
         }
     }
 
@@ -355,6 +387,9 @@ impl NumberSums {
         self.range = [lowest.min(y), highest.max(y)];
         let target = f64::from(y) * self.scale + self.offset;
         self.sample.add([single(target), single(target + error)]);
+        if let Some(quantile) = &mut self.quantile {
+            quantile.add(output, y);
+        }
     }
 
     /// Sum of squares about the split's own mean; 0 where all targets are equal, whatever rounding leaves of the difference.
@@ -368,19 +403,35 @@ impl NumberSums {
 
     /// Errors of the model over `n` rows.
     fn errors(&self, n: f64) -> NumberErrors {
-        self.of(n, self.squares, self.absolutes)
+        let quantile = self.quantile.as_ref().map(QuantileSums::means);
+        self.of(n, self.squares, self.absolutes, quantile)
     }
 
     /// Errors of the baseline over `n` rows.
     fn baseline_errors(&self, n: f64) -> NumberErrors {
-        self.of(n, self.baseline_squares, self.baseline_absolutes)
+        let quantile = self
+            .quantile
+            .as_ref()
+            .and_then(QuantileSums::baseline_means);
+        self.of(n, self.baseline_squares, self.baseline_absolutes, quantile)
     }
 
-    fn of(&self, n: f64, squares: f64, absolutes: f64) -> NumberErrors {
+    fn of(
+        &self,
+        n: f64,
+        squares: f64,
+        absolutes: f64,
+        quantile: Option<QuantileMeans>,
+    ) -> NumberErrors {
+        let mut metrics = regression(n, squares, absolutes, self.total(n));
+        if let Some(means) = quantile {
+            metrics.extend(means.metrics(self.scale));
+        }
         NumberErrors {
             squares: squares / n / (self.scale * self.scale),
             absolutes: absolutes / n / self.scale,
-            metrics: regression(n, squares, absolutes, self.total(n)),
+            quantile,
+            metrics,
         }
     }
 
@@ -403,8 +454,10 @@ fn of_targets(
 ) -> Metrics {
     let (mut squares, mut absolutes, mut r2) = (0.0, 0.0, Some(0.0));
     let mut metrics = Metrics::new();
+    let mut quantiles: Vec<QuantileMeans> = Vec::new();
     for (target, sums) in targets {
         let of_target = errors(sums);
+        quantiles.extend(of_target.quantile);
         squares += of_target.squares;
         absolutes += of_target.absolutes;
         r2 = r2
@@ -420,6 +473,9 @@ fn of_targets(
         ("mae", absolutes / n),
     ]));
     metrics.extend(r2.map(|r2| ("r2".to_owned(), r2 / n)));
+    if let Some(means) = QuantileMeans::of_all(&quantiles) {
+        metrics.extend(means.metrics(1.0));
+    }
     metrics
 }
 
@@ -493,6 +549,62 @@ mod tests {
         assert_eq!((found.rows, found.stride), (3, 1));
         assert!((found.bias - (10.0 + 0.0 - 20.0) / 3.0).abs() < 1e-9);
         assert_eq!(found.sample, [[10.0, 20.0], [30.0, 30.0], [50.0, 30.0]]);
+    }
+
+    #[test]
+    fn a_quantile_has_its_loss_in_the_units_of_the_target_and_its_coverage() {
+        let loss = Loss::Quantile { quantile: 0.9 };
+        let mut evaluation = Evaluation::new(&Task::Regression {
+            mean: 20.0,
+            offset: 10.0,
+            scale: 20.0,
+        })
+        .with_loss(&loss);
+        let targets = Targets::Numbers(&[0.0, 1.0, 2.0]);
+        add(&mut evaluation, &[0.5, 0.5, 2.0], &[0.0; 3], targets);
+        let (metrics, baseline) = (evaluation.metrics(), evaluation.baseline());
+        // In units: 10 below, 10 above, equal. The best constant is the larger one of the two other targets.
+        assert!((metrics["pinball"] - (0.1 * 10.0 + 0.9 * 10.0) / 3.0).abs() < 1e-9);
+        assert!((metrics["coverage"] - 2.0 / 3.0).abs() < 1e-12);
+        assert!((baseline["pinball"] - (0.1 * (40.0 + 20.0) + 0.9 * 20.0) / 3.0).abs() < 1e-9);
+        assert!((baseline["coverage"] - 2.0 / 3.0).abs() < 1e-12);
+        assert!(metrics.contains_key("mae") && baseline.contains_key("mae"));
+
+        let target = |name: &str, scale: f64| NumberTarget {
+            name: name.into(),
+            mean: 0.0,
+            offset: 0.0,
+            scale,
+        };
+        let several = Task::Regressions(vec![target("a", 1.0), target("b", 10.0)]);
+        let mut evaluation = Evaluation::new(&several).with_loss(&loss);
+        let targets = Targets::Vectors {
+            y: &[1.0, 0.0],
+            width: 2,
+        };
+        add(&mut evaluation, &[0.0, 1.0], &[0.0], targets);
+        let metrics = evaluation.metrics();
+        for (name, expected) in [
+            ("pinball.a", 0.9),
+            ("pinball.b", 1.0),
+            ("pinball", f64::midpoint(0.9, 0.1)),
+            ("coverage.a", 0.0),
+            ("coverage.b", 1.0),
+            ("coverage", 0.5),
+        ] {
+            assert!(
+                (metrics[name] - expected).abs() < 1e-9,
+                "{name}: {metrics:?}"
+            );
+        }
+        assert!(!Evaluation::new(&several).metrics().contains_key("pinball"));
+        // One row has no other to fit a constant to.
+        let baseline = evaluation.baseline();
+        let mut names = baseline.keys();
+        assert!(
+            !names.any(|name| name.starts_with("pinball")),
+            "{baseline:?}"
+        );
     }
 
     #[test]

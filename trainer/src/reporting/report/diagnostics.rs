@@ -4,8 +4,8 @@ use feedline_report::{AxisX, Chart, ChartSeries, TableRow, escape, foldable, num
 use feedline_schemas::{
     count::counted,
     diagnostics::{
-        ClassDiagnostics, ClassScores, Diagnostics, MATRIX_CLASSES, NumberDiagnostics,
-        TargetDiagnostics,
+        ClassDiagnostics, ClassScores, ConfidenceBin, Diagnostics, MATRIX_CLASSES,
+        NumberDiagnostics, TargetDiagnostics,
     },
 };
 
@@ -50,7 +50,7 @@ fn of_classes(split: &str, found: &ClassDiagnostics, classes: &[String]) -> Stri
     }
     let mut charts = String::new();
     if !found.confidence.is_empty() {
-        charts += &reliability(found);
+        charts += &reliability(found, classes);
     }
     if !found.roc.is_empty() {
         charts += &roc(found, classes);
@@ -179,30 +179,55 @@ fn confusions(found: &ClassDiagnostics, classes: &[String]) -> String {
     foldable(&caption, &head, 1.., &TableRow::of_texts(&rows), AT_ONCE)
 }
 
-/// Fraction of right predictions by their confidence.
-fn reliability(found: &ClassDiagnostics) -> String {
-    let bins = found.confidence.iter();
+/// Fraction of right predictions by their confidence; of two classes, the fraction of the second by its probability. Where one of
+/// two classes is predicted too often, it is less often right than its probability and the other one more often: by confidence,
+/// the two cancel.
+fn reliability(found: &ClassDiagnostics, classes: &[String]) -> String {
+    if found.calibration.is_empty() {
+        let labels = [
+            "Calibration",
+            "probability of the predicted class",
+            "fraction that is right",
+        ];
+        let below = "Below the line, the model is surer than it is right.";
+        return calibration(&found.confidence, labels, below);
+    }
+    let name = name_of(1, classes);
+    let labels = [
+        &format!("Calibration of class {name}"),
+        &format!("probability of {name}"),
+        &format!("fraction of the rows that are {name}"),
+    ];
+    let below = "Below the line, the class is rarer than its probability, above it more frequent.";
+    calibration(&found.calibration, labels.map(String::as_str), below)
+}
+
+/// Chart of bins with its title and the labels of x and y, and a sentence about its line.
+fn calibration(bins: &[ConfidenceBin], [title, x, y]: [&str; 3], below: &str) -> String {
     let points = bins
-        .clone()
+        .iter()
         .map(|bin| (bin.mean, exact(bin.hits) / exact(bin.rows)))
         .collect();
-    let gap = bins.map(|bin| (bin.mean * exact(bin.rows) - exact(bin.hits)).abs());
-    let gap = gap.sum::<f64>() / exact(found.rows.max(1));
+    let gap = bins
+        .iter()
+        .map(|bin| (bin.mean * exact(bin.rows) - exact(bin.hits)).abs());
+    let rows: u64 = bins.iter().map(|bin| bin.rows).sum();
+    let gap = gap.sum::<f64>() / exact(rows.max(1));
     let chart = Chart {
-        title: "Calibration",
-        x: "probability of the predicted class",
-        y: "fraction that is right",
+        title,
+        x,
+        y,
         axis: AxisX::Linear,
         lines: vec![
             ChartSeries::new("predictions, in bins", points),
-            ChartSeries::reference("as sure as right", vec![(0.0, 0.0), (1.0, 1.0)]),
+            ChartSeries::reference("calibrated", vec![(0.0, 0.0), (1.0, 1.0)]),
         ],
         mark: None,
     };
     note(
         &chart.figure(),
         &format!(
-            "Below the line, the model is surer than it is right. Mean distance (expected calibration error): {}.",
+            "{below} Mean distance (expected calibration error): {}.",
             metric(gap)
         ),
     )
@@ -323,7 +348,7 @@ fn quantiles(found: &NumberDiagnostics, mut errors: Vec<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::diagnostics::{ConfidenceBin, Confusion};
+    use feedline_schemas::diagnostics::Confusion;
 
     use super::*;
 
@@ -367,6 +392,26 @@ mod tests {
         }
         assert!(!page.contains("<b>") && !page.contains("NaN"));
         assert!(!page.contains("most frequent confusions"));
+        // Of two classes, the probability of the second is compared.
+        let bin = |mean, hits| ConfidenceBin {
+            rows: 5,
+            mean,
+            hits,
+        };
+        let found = ClassDiagnostics {
+            calibration: vec![bin(0.2, 2), bin(0.8, 3)],
+            ..found
+        };
+        let page = of_classes("test", &found, &names(2));
+        for part in [
+            "Calibration of class &lt;b&gt;1&lt;/b&gt;",
+            "probability of &lt;b&gt;1&lt;/b&gt;",
+            "the class is rarer than its probability",
+            "expected calibration error): 0.2000",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("<b>") && !page.contains("the model is surer"));
     }
 
     #[test]

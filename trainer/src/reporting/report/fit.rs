@@ -9,11 +9,7 @@
 //! lowest before it, of at least 20 logged ones; of a model that is hardly better than its baseline
 //! also one loss far above its validation loss. The first rule that holds gives the verdict.
 
-use feedline_schemas::{
-    checkpoint::BestEpoch,
-    config::{LossConfig, TrainConfig},
-    count::counted,
-};
+use feedline_schemas::{checkpoint::BestEpoch, config::TrainConfig, count::counted};
 
 use super::curves::{Curves, EpochPoint};
 use crate::{
@@ -118,7 +114,7 @@ pub(crate) fn verdict(
             why,
         };
     };
-    let behind = best.and_then(|best| figures.hardly_better(curves, best, &config.loss));
+    let behind = best.and_then(|best| figures.hardly_better(curves, best, config));
     behind.unwrap_or_else(|| figures.verdict())
 }
 
@@ -195,9 +191,9 @@ impl Figures {
         &self,
         curves: &Curves,
         best: &BestEpoch,
-        loss: &LossConfig,
+        config: &TrainConfig,
     ) -> Option<CurveVerdict> {
-        let main = baseline::compared(loss).iter();
+        let main = baseline::compared(&config.loss).iter();
         let name = main
             .copied()
             .find(|name| best.metrics.contains_key(*name))
@@ -207,15 +203,18 @@ impl Figures {
             return None;
         }
         let spike = self.spike.or_else(|| excess(curves, self.lowest));
-        let try_out = match spike {
-            Some(spike) => format!(
+        let try_out = match (spike, baseline::cause_in_balance(config)) {
+            (Some(spike), _) => format!(
                 "The training loss rose to {}: try a lower learning rate or a longer warm-up.",
                 metric(spike)
             ),
-            None if found > WORSE * base => {
+            (None, Some(cause)) => format!("{cause}."),
+            (None, None) if found > WORSE * base => {
                 "Try a lower learning rate, a smaller model, or more data.".to_owned()
             }
-            None => "Try a larger model, a higher learning rate, or better features.".to_owned(),
+            (None, None) => {
+                "Try a larger model, a higher learning rate, or better features.".to_owned()
+            }
         };
         let (word, how) = if found > WORSE * base {
             (
@@ -352,7 +351,10 @@ mod tests {
     use super::super::curves::StepPoint;
     use super::*;
 
-    use feedline_schemas::ids::{Epoch, Step};
+    use feedline_schemas::{
+        config::{BalanceRule, ClassBalanceConfig, LossKind},
+        ids::{Epoch, Step},
+    };
 
     fn point(epoch: u32, train_loss: f64, validation_loss: f64) -> EpochPoint {
         EpochPoint {
@@ -470,6 +472,23 @@ mod tests {
             !found.why.contains("hardly") && !found.why.contains("test"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_balanced_loader_is_named_as_the_cause_of_probabilities_worse_than_the_baseline() {
+        let mut config = TrainConfig::default();
+        config.loss.r#type = Some(LossKind::CrossEntropy);
+        config.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+        let best = best(&[("cross_entropy", 0.6)], &[("cross_entropy", 0.34)]);
+        let found = verdict(&flat(9), Some(&best), &config);
+        assert_eq!(found.word, "worse than the baseline");
+        assert!(
+            found.why.contains("`train.loader.balance` changes") && !found.why.contains("rate"),
+            "{found:?}"
+        );
+        config.loader.balance = None;
+        let found = verdict(&flat(9), Some(&best), &config);
+        assert!(found.why.contains("a lower learning rate"), "{found:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod performance;
 use feedline_report::{Chart, ChartSeries, document, escape, link, number, some_steps, table};
 use feedline_schemas::{
     checkpoint::WorstSample,
-    config::TrainConfig,
+    config::{LossConfig, LossKind, TrainConfig},
     count::counted,
     diagnostics::TargetValue,
     report::{ImagesReport, NormalizedBy},
@@ -164,6 +164,17 @@ fn of_images(images: &ImagesReport) -> String {
     )
 }
 
+/// Meaning of the metrics of a quantile; empty for another loss.
+fn of_quantile(loss: &LossConfig) -> String {
+    match (loss.r#type, loss.quantile) {
+        (Some(LossKind::Quantile), Some(quantile)) => format!(
+            " pinball is the loss of the quantile {quantile}, and coverage the fraction of the targets up to the prediction; their \
+             baseline is, for each row, the best constant of the other rows of the split."
+        ),
+        _ => String::new(),
+    }
+}
+
 /// The test split beside its baseline and the validation split of the kept weights.
 fn metrics(record: &RunRecord) -> String {
     let validation = record.best.as_ref().map(|best| &best.metrics);
@@ -195,11 +206,12 @@ fn metrics(record: &RunRecord) -> String {
         }
         _ => "",
     };
-    let caption = if record.test.is_empty() {
+    let mut caption = if record.test.is_empty() {
         format!("Of the kept weights{units}. The test split is read once, at the end.")
     } else {
         format!("Of the kept weights{units}. The baseline looks at no feature.")
     };
+    caption += &of_quantile(&record.config.loss);
     out += &table(
         &caption,
         &["metric", "test", "baseline (test)", "validation"],
@@ -481,6 +493,21 @@ mod tests {
         let page = page(&record, "", &Links::default());
         assert!(page.contains("f1 of &lt;bad&gt;"), "{page}");
         assert!(!page.contains(&escape("target's units")), "{page}");
+    }
+
+    #[test]
+    fn metrics_of_a_quantile_are_explained() {
+        let mut record = record("a");
+        let meaning = "coverage the fraction of the targets up to the prediction";
+        assert!(!page(&record, "", &Links::default()).contains(meaning));
+        record.config.loss = LossConfig {
+            r#type: Some(LossKind::Quantile),
+            quantile: Some(0.9),
+            ..LossConfig::default()
+        };
+        let page = page(&record, "", &Links::default());
+        assert!(page.contains("the loss of the quantile 0.9"), "{page}");
+        assert!(page.contains(meaning), "{page}");
     }
 
     #[test]

@@ -29,7 +29,14 @@ use crate::{
 };
 
 /// Metrics that are better the lower they are, and the loss.
-const LOWER: [&str; 5] = ["cross_entropy", "loss", "mae", "perplexity", "rmse"];
+const LOWER: [&str; 6] = [
+    "cross_entropy",
+    "loss",
+    "mae",
+    "perplexity",
+    "pinball",
+    "rmse",
+];
 
 /// A run in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
