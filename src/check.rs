@@ -2,20 +2,27 @@
 
 mod checked_source;
 mod dataset_columns;
+mod empty_features;
 mod few_rows;
 mod initial_weights;
 mod rejects;
 mod rows_looked_at;
+mod stored_images;
+mod unique_texts;
 mod version_samples;
 
 use std::fmt;
 
 use feedline_preprocess::CheckedDataset;
-use feedline_schemas::config::{DatasetConfig, Loaded, PipelineConfig, SplitBy, TrainConfig};
+use feedline_schemas::{
+    config::{DatasetConfig, Loaded, PipelineConfig, SplitBy, TrainConfig},
+    report::Warning,
+};
 use feedline_storage::Store;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::empty_features::warn_of_empty_features;
 use self::{
     checked_source::CheckedSource,
     dataset_columns::{check_dataset, is_root_reached, seen_columns},
@@ -24,7 +31,11 @@ use self::{
 };
 use crate::{
     exit::Outcome,
-    output::{Text, counted, line, lines, read_failure, shell_word, shortened, write_warnings},
+    formatted_times,
+    output::{
+        Text, counted, line, lines, read_failure, shell_word, shortened, write_other_uses,
+        write_warnings,
+    },
     tune,
 };
 
@@ -41,6 +52,9 @@ pub(crate) struct CheckReport {
     /// Settings of the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train: Option<CheckedTraining>,
+    /// Warnings of the settings of the dataset.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<Warning>,
     /// Problems of the configuration, each with file, line and key.
     pub(crate) problems: Vec<String>,
     /// The same with the line of text, for a person.
@@ -65,6 +79,7 @@ impl CheckReport {
         let weights = self.train.iter().filter_map(|train| train.init.as_ref());
         let warnings = self.sources.iter().map(|source| source.warnings.len());
         let warnings = warnings.chain(weights.map(|weights| weights.warnings.len()));
+        let warnings = warnings.chain([self.warnings.len()]);
         let rejected = self.sources.iter().map(|source| source.rejected);
         let counts = [
             (rejected.sum::<u64>(), "rejected row"),
@@ -221,6 +236,9 @@ pub(crate) async fn check(
                 Err(error) => return Err(error.into()),
             }
         }
+        formatted_times::remove_warnings(config, &found.name, &mut found.warnings);
+        let past = feedline_ingest::warn_of_past_schedule(source, ingest);
+        found.warnings.extend(past);
         sources.push(found);
     }
     let columns = seen_columns(config, &previews);
@@ -255,6 +273,7 @@ pub(crate) async fn check(
         sources,
         dataset,
         train,
+        warnings: warn_of_empty_features(loaded).into_iter().collect(),
         problems,
         excerpts,
     })
@@ -293,7 +312,9 @@ impl Text for CheckReport {
         }
         if let Some(dataset) = &self.dataset {
             line(out, "dataset", dataset_text(dataset))?;
+            write_other_uses(&dataset.no_features, out)?;
         }
+        write_warnings(&self.warnings, out)?;
         if let Some(train) = &self.train {
             let (batch_size, epochs) = (train.batch_size, counted(train.epochs, "epoch"));
             let text = format!("settings are valid: batches of {batch_size}, at most {epochs}");

@@ -73,7 +73,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         Command::Train(options) => train::train_model(options, tools).await,
         Command::Rank(options) => train::train_rank(&options, tools).await,
         Command::Eval(options) => Box::pin(eval::evaluate_run(options, tools)).await,
-        Command::Predict(options) => predict::predict_rows(&options, tools).await,
+        Command::Predict(options) => Box::pin(predict::predict_rows(&options, tools)).await,
         Command::Tune(pipeline) => tune::search(&pipeline, tools).await,
         Command::Runs(command) => runs::show_runs(command, tools).await,
         Command::Weights(command) => weights::run_weights(command, tools).await,

@@ -11,6 +11,7 @@ mod edit;
 mod environment;
 mod exit;
 mod explain;
+mod formatted_times;
 mod generate;
 mod init;
 mod launch;

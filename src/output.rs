@@ -27,6 +27,7 @@ use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::{
     brief::Brief,
+    dataset::write_other_uses,
     inspection::Inspection,
     preview::PreviewReport,
     shell::shell_word,

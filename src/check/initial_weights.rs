@@ -68,7 +68,8 @@ pub(super) async fn check_initial_weights(
     let checked = feedline_trainer::check_init(train, &weights, dataset.as_ref());
     let found = match Box::pin(checked).await {
         Ok(_) if dataset.is_none() => CheckedWeights::unchecked(
-            "the weights can be read; they are compared with the model once the dataset is built with these settings",
+            "the weights can be read; they are compared with the model once the dataset is built with these settings, from all rows \
+             that have landed",
         ),
         Ok(warnings) => CheckedWeights {
             warnings,
@@ -83,7 +84,7 @@ pub(super) async fn check_initial_weights(
     Ok(Some(found))
 }
 
-/// The dataset that a training would read, if it is built, and a run would not build it with other settings.
+/// The dataset that a training would read, if it is built, and a run would keep it or append to it.
 async fn current_dataset(
     config: &PipelineConfig,
     train: &TrainConfig,
@@ -101,7 +102,7 @@ async fn current_dataset(
     if train.dataset.is_some() || config.dataset.is_none() {
         return Some(dataset);
     }
-    let is_built = feedline_preprocess::is_built_by(config, &manifest, context);
-    let is_current = Box::pin(is_built).await.unwrap_or(false);
+    let is_kept = feedline_preprocess::is_kept_by(config, &manifest, context);
+    let is_current = Box::pin(is_kept).await.unwrap_or(false);
     is_current.then_some(dataset)
 }

@@ -4,11 +4,16 @@ use feedline_ingest::SourcePreview;
 use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION, looks_like_row_number};
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
+    ids::Name,
     report::Warning,
 };
 use feedline_storage::Store;
+use serde_json::Value;
 
-use super::{checked_source::CheckedSource, few_rows::judge_few_rows};
+use super::{
+    checked_source::CheckedSource, few_rows::judge_few_rows, stored_images::warn_of_stored_images,
+    unique_texts::judge_unique_texts,
+};
 
 /// Rows that were looked at, and the dataset that is built of them.
 #[derive(Debug)]
@@ -26,11 +31,14 @@ impl RowsLookedAt<'_> {
         self.warn_of_missing_targets(sources);
         self.warn_of_large_integers(sources);
         self.warn_of_row_numbers(sources);
+        self.warn_of_versions_in_splits(sources);
+        warn_of_stored_images(self.settings, self.config, self.previews, sources);
         if !self.are_read_as_they_land() {
             return;
         }
         self.judge_build_rejects(sources);
         if let ([preview], [source], [named]) = (self.previews, sources, &self.config.source[..]) {
+            judge_unique_texts(self.settings, self.dataset, preview, source);
             judge_few_rows(self.settings, preview, (&named.name, source), root).await;
         }
     }
@@ -53,18 +61,46 @@ impl RowsLookedAt<'_> {
         }
     }
 
-    /// Warns of numeric features by default that number the rows of each group.
+    /// Warns of numeric features by default that number the rows of each group, by the first rows of the dataset.
     fn warn_of_row_numbers(&self, sources: &mut [CheckedSource]) {
-        for preview in self.previews {
-            let features = preview.columns.iter().filter(|column| {
-                let is_listed = self.settings.features.contains(&column.name);
-                column.numbers_rows && !is_listed && self.dataset.numeric.contains(&column.name)
-            });
-            let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
-            let mut sources = sources.iter_mut();
-            if let Some(source) = sources.find(|source| source.name == preview.source) {
-                source.warnings.extend(looks_like_row_number(&names));
-            }
+        let first = self.dataset.first_source.as_ref().map(Name::as_str);
+        let mut previews = self.previews.iter();
+        let preview = previews.find(|preview| Some(preview.source.as_str()) == first);
+        let source = sources
+            .iter_mut()
+            .find(|source| Some(source.name.as_str()) == first);
+        let (Some(preview), Some(source)) = (preview, source) else {
+            return;
+        };
+        let by_default = &self.dataset.numeric_by_default;
+        let columns = preview.columns.iter();
+        let features =
+            columns.filter(|column| column.numbers_rows && by_default.contains(&column.name));
+        let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
+        source.warnings.extend(looks_like_row_number(&names));
+    }
+
+    /// Warns of a first source whose rows have newer versions, where the content of a row decides its split.
+    fn warn_of_versions_in_splits(&self, sources: &mut [CheckedSource]) {
+        let split = &self.settings.split;
+        let fractions = [split.train, split.validation, split.test];
+        let is_divided = fractions.iter().filter(|fraction| **fraction > 0.0).count() > 1;
+        if !split.by.is_key() || !split.key.is_empty() || !is_divided {
+            return;
+        }
+        let first = self.dataset.first_source.as_ref();
+        let mut named = self.config.source.iter();
+        let named = named.find(|source| Some(&source.name) == first && !source.key.is_empty());
+        let mut sources = sources.iter_mut();
+        let source = sources.find(|source| Some(source.name.as_str()) == first.map(Name::as_str));
+        if let (Some(named), Some(source)) = (named, source) {
+            let key = Value::from(named.key.clone());
+            let message = format!(
+                "the source has a `key`, and the content of a row decides its split: a newer version of a row can be in another split, \
+                 and builds warn of such rows (`rows_changed_split`); `dataset.split.key = {key}` keeps all versions in one split"
+            );
+            let warning = Warning::new("versions_change_split", message);
+            source.warnings.push(warning.with_key("dataset.split.key"));
         }
     }
 

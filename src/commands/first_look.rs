@@ -96,19 +96,55 @@ impl<'a> FirstLook<'a> {
         Ok(best)
     }
 
-    /// Columns of a table or an API; none for an archive of images. The encoding, the list of records
-    /// and numbers with a decimal comma are noted in `location`.
+    /// Looks into an archive without a table, whose members are images or texts; none if it has
+    /// neither. `error` is that of the look at it as tables.
+    async fn look_into_archive(
+        &self,
+        location: &mut Location,
+        pagination: &init::Pagination,
+        error: &str,
+    ) -> anyhow::Result<Option<SourcePreview>> {
+        if !init::lacks_tables(error) {
+            return Ok(None);
+        }
+        let texts = init::named_texts(error);
+        if texts > 0 {
+            let of_texts = init::with_texts(location, error);
+            let preview = self.look(&of_texts, pagination).await?;
+            if init::texts_in(&preview) {
+                *location = of_texts;
+                return Ok(Some(preview));
+            }
+        }
+        let mut look = location.clone();
+        look.content = Content::Images { has_classes: false };
+        let preview = self.look(&look, pagination).await?;
+        // A few images beside texts are not the data.
+        let images = init::images_in(&preview).filter(|_| preview.rows >= texts);
+        Ok(images.map(|images| {
+            location.content = images;
+            preview
+        }))
+    }
+
+    /// Columns of a table, an API or an archive. The encoding, the list of records, numbers with a
+    /// decimal comma and the members of an archive are noted in `location`.
     async fn preview(
         &self,
         location: &mut Location,
         pagination: &init::Pagination,
         target: Option<&str>,
-    ) -> anyhow::Result<Option<SourcePreview>> {
+    ) -> anyhow::Result<SourcePreview> {
         let mut preview = self.look(location, pagination).await?;
         if let (Some(error), Content::Table) = (&preview.error, &location.content)
             && let Some(found) = self.look_with_remedies(location, pagination, error).await?
         {
             (*location, preview) = found;
+        }
+        if let Some(error) = preview.error.as_deref().filter(|_| location.is_archive())
+            && let Some(found) = self.look_into_archive(location, pagination, error).await?
+        {
+            return Ok(found);
         }
         if let Some(escaped) = with_escapes(location, &preview) {
             (*location, preview) = (escaped.clone(), self.look(&escaped, pagination).await?);
@@ -137,16 +173,9 @@ impl<'a> FirstLook<'a> {
     }
 }
 
-/// Returns a preview with columns, or none for an archive of images.
-fn with_columns(
-    location: &mut Location,
-    preview: SourcePreview,
-) -> anyhow::Result<Option<SourcePreview>> {
+/// Returns a preview with columns.
+fn with_columns(location: &Location, preview: SourcePreview) -> anyhow::Result<SourcePreview> {
     match &preview.error {
-        Some(_) if location.is_archive() => {
-            location.content = Content::Images { has_classes: true };
-            Ok(None)
-        }
         Some(error) => {
             let advice = init::advice(error, location);
             let statuses = ["401", "403"];
@@ -167,7 +196,7 @@ fn with_columns(
                 location.url
             )
         }
-        None => Ok(Some(preview)),
+        None => Ok(preview),
     }
 }
 
@@ -250,9 +279,8 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     let mut previewed = match location.content {
         Content::Table | Content::Api => {
             let target = options.target.as_deref();
-            first_look
-                .preview(&mut location, &hints.pagination, target)
-                .await?
+            let preview = first_look.preview(&mut location, &hints.pagination, target);
+            Some(preview.await?)
         }
         _ => None,
     };

@@ -9,6 +9,7 @@ use crate::{
         Ingest, IngestCommand, Pipeline, RepairLogs, ReplayArchive, ResumeSources, VerifyLanding,
     },
     exit::Outcome,
+    formatted_times,
 };
 
 /// Runs a subcommand, or ingests if there is none.
@@ -27,7 +28,7 @@ pub(super) async fn run_ingest(mut options: Ingest, tools: &Tools) -> anyhow::Re
         IngestCommand::Compact(options) => amend::compact_source(&options, tools).await,
         IngestCommand::Delta(options) => delta::write_delta(options, tools).await,
         IngestCommand::RetryRejects(options) => amend::retry_rejects(&options, tools).await,
-        IngestCommand::Delete(options) => amend::delete_batches(&options, tools).await,
+        IngestCommand::Delete(options) => Box::pin(amend::delete_batches(&options, tools)).await,
         IngestCommand::Replay(options) => replay_archive(options, tools).await,
     }
 }
@@ -51,8 +52,10 @@ async fn ingest_sources(options: Ingest, tools: &Tools) -> anyhow::Result<Outcom
 async fn show_status(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result<Outcome> {
     let work = PipelineWork::load(pipeline, tools)?;
     let now = tools.clock.unix();
-    let report = feedline_ingest::status_with_lag(&work.loaded.config, &work.root, now).await;
-    let report = report.map_err(|e| work.ingest_error(e))?;
+    let config = &work.loaded.config;
+    let report = feedline_ingest::status_with_lag(config, &work.root, now).await;
+    let mut report = report.map_err(|e| work.ingest_error(e))?;
+    formatted_times::remove_warnings_of_report(config, &mut report);
     tools.print(&report, work.json)?;
     let is_bad = report.sources.iter().any(|s| !s.damage.is_empty());
     Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
@@ -118,7 +121,8 @@ impl PipelineWork<'_> {
         self.has_sources()?;
         let (config, context) = (&self.loaded.config, self.ingesting());
         let end = feedline_ingest::ingest_all(config, None, &context).await;
-        let end = end.map_err(|e| self.ingest_error(e))?;
+        let mut end = end.map_err(|e| self.ingest_error(e))?;
+        formatted_times::remove_warnings_of_report(config, &mut end.report);
         let error = end.error.map(|e| self.ingest_error(e));
         Ok((end.report, error))
     }
@@ -133,12 +137,14 @@ impl PipelineWork<'_> {
         let (config, context) = (&self.loaded.config, self.ingesting());
         let end = feedline_ingest::ingest_all(config, only, &context).await;
         let end = end.map_err(|e| self.ingest_error(e))?;
-        match end.error {
+        let (mut report, error) = match end.error {
             Some(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
                 let report = feedline_ingest::report_stopped_run(config, only, &context).await;
-                Ok((report.map_err(|e| self.ingest_error(e))?, None))
+                (report.map_err(|e| self.ingest_error(e))?, None)
             }
-            error => Ok((end.report, error.map(|e| self.ingest_error(e)))),
-        }
+            error => (end.report, error.map(|e| self.ingest_error(e))),
+        };
+        formatted_times::remove_warnings_of_report(config, &mut report);
+        Ok((report, error))
     }
 }

@@ -4,7 +4,7 @@ use feedline_ingest::SourcePreview;
 use feedline_schemas::config::{DatasetConfig, Task};
 
 use super::{tools::Tools, work::PipelineWork};
-use crate::{cli::PreviewOptions, exit::Outcome, output::PreviewReport};
+use crate::{cli::PreviewOptions, exit::Outcome, formatted_times, output::PreviewReport};
 
 /// Previews sources, or a data file; the outcome is bad if one cannot be read.
 pub(super) async fn preview_sources(
@@ -34,6 +34,9 @@ pub(super) async fn preview_sources(
     let mut sources = previews.map_err(|e| work.ingest_error(e))?;
     if let Some(dataset) = &config.dataset {
         warn_of_large_integers(dataset, &mut sources);
+    }
+    for source in &mut sources {
+        formatted_times::remove_warnings(config, &source.source, &mut source.warnings);
     }
     let is_bad = sources.iter().any(|source| source.error.is_some());
     tools.print(&PreviewReport { sources }, work.json)?;

@@ -6,6 +6,7 @@ use feedline_schemas::report::DatasetReport;
 
 use super::{expect, tools::Tools, work::PipelineWork};
 use crate::{
+    check,
     cli::{BuildShards, Building, Dataset, Options, Pipeline, ShardsCommand},
     exit::Outcome,
     output::Inspection,
@@ -101,6 +102,10 @@ impl PipelineWork<'_> {
         };
         // Boxed: the future of a build is large. Dropping it is safe: nothing is published yet.
         let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
-        report.map_err(|e| self.preprocess_error(e))
+        let mut report = report.map_err(|e| self.preprocess_error(e))?;
+        report
+            .warnings
+            .extend(check::warn_of_empty_features(&self.loaded));
+        Ok(report)
     }
 }

@@ -107,6 +107,8 @@ impl<'a> PipelineWork<'a> {
             secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
             hosts: Arc::clone(&self.tools.hosts),
             metrics: Arc::default(),
+            formatted_dates: Arc::new(feedline_ingest::FormattedDates::new(config)),
+            is_trial: false,
             run_id: self.run_id(),
             delta: config.ingest.as_ref().is_some_and(|ingest| ingest.delta),
             cancel: self.tools.stop.watch.clone(),

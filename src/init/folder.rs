@@ -2,13 +2,14 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
+use feedline_readers::file_format::is_image;
 
 use super::location::{Content, FileClass, Location, class_of};
 use crate::output::counted;
@@ -37,9 +38,18 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
     );
     let base = given.trim_end_matches('/');
     if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
-        let has_classes = images.iter().all(|path| path.parent() != Some(folder));
+        let is_below = images.iter().all(|path| path.parent() != Some(folder));
+        let names = images.iter().filter_map(|path| path.parent()?.file_name());
+        let classes: BTreeSet<_> = names.collect();
+        // Further entries may be in further folders.
+        let has_classes = is_below && (classes.len() > 1 || files.len() >= MAX_ENTRIES);
         let content = Content::Images { has_classes };
-        let others = tables.iter().chain(&texts).copied();
+        // A source of images reads archives too.
+        let is_other = |path: &&PathBuf| {
+            let path = path.to_string_lossy();
+            !is_image(&path) && class_of(&path) != Some(FileClass::Archive)
+        };
+        let others = files.iter().filter(is_other);
         return Ok(Location {
             left_out: left_out(others, "a source of images reads images alone", "read them"),
             shorter_side: shorter_side(&images),
@@ -73,10 +83,9 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
         true => Content::Table,
         false => Content::Texts { is_single: false },
     };
-    let others = files.iter().filter(|path| {
-        let path = path.to_string_lossy();
-        class_of(&path).is_some() && !path.ends_with(&ending)
-    });
+    let others = files
+        .iter()
+        .filter(|path| !path.to_string_lossy().ends_with(&ending));
     Ok(Location {
         left_out: left_out(
             others,
@@ -97,9 +106,11 @@ fn left_out<'a>(
     let count: usize = counts.iter().map(|(_, count)| count).sum();
     counts.sort_by_key(|(_, count)| Reverse(*count));
     let named = counts.iter().take(NAMED_ENDINGS);
-    let named: Vec<String> = named
-        .map(|(end, count)| format!("{count} `*{end}`"))
-        .collect();
+    let named = named.map(|(end, count)| match end.as_str() {
+        "" => format!("{count} without an ending"),
+        end => format!("{count} `*{end}`"),
+    });
+    let named: Vec<String> = named.collect();
     let more = match counts.len() > NAMED_ENDINGS {
         true => " and others",
         false => "",
@@ -223,6 +234,12 @@ mod tests {
             ("/*.txt".into(), Content::Texts { is_single: false })
         );
         (0..5).for_each(|n| put(&format!("cats/{n}.jpg")));
+        // A folder of its own is no class.
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: false })
+        );
+        put("dogs/1.jpg");
         assert_eq!(
             of().unwrap(),
             (String::new(), Content::Images { has_classes: true })
@@ -235,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_endings_than_the_commonest_are_said() {
+    fn all_files_that_are_not_read_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str| fs::write(folder.path().join(name), "x").unwrap();
         let given = folder.path().display().to_string();
-        for name in ["1.txt", "2.txt", "3.txt", "README"] {
+        for name in ["1.txt", "2.txt", "3.txt", ".hidden"] {
             put(name);
         }
         let found = Location::new(&given).unwrap();
@@ -247,22 +264,22 @@ mod tests {
             (found.left_out.as_deref(), found.decisions().len()),
             (None, 0)
         );
-        for name in ["a.md", "b.md", "4.TXT"] {
+        for name in ["a.md", "b.md", "4.TXT", "page.html", "README"] {
             put(name);
         }
         let found = Location::new(&given).unwrap();
         let said = found.decisions().remove(0);
         assert!(
-            said.starts_with("3 files of the folder are not read"),
+            said.starts_with("5 files of the folder are not read"),
             "{said}"
         );
         assert!(
-            said.contains("alone: 2 `*.md`, 1 `*.TXT`; change it"),
+            said.contains("alone: 2 `*.md`, 1 without an ending, 1 `*.TXT`, 1 `*.html`; change it"),
             "{said}"
         );
         let text = source_text(&found, &Pagination::default());
         assert!(
-            text.contains("# 3 files of the folder are not read"),
+            text.contains("# 5 files of the folder are not read"),
             "{text}"
         );
     }
@@ -272,19 +289,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str| fs::write(folder.path().join(name), "x").unwrap();
         let given = folder.path().display().to_string();
-        for name in ["1.jpg", "2.jpg", "3.png", "README"] {
+        for name in ["1.jpg", "2.jpg", "3.png", "4.jfif", "more.zip"] {
             put(name);
         }
         assert_eq!(Location::new(&given).unwrap().left_out, None);
-        for name in ["labels.csv", "a.txt", "b.txt"] {
+        for name in ["labels.csv", "a.txt", "b.txt", "LICENSE"] {
             put(name);
         }
         let found = Location::new(&given).unwrap();
         assert_eq!(found.content, Content::Images { has_classes: false });
         assert_eq!(
             found.decisions().remove(0),
-            "3 files of the folder are not read, since a source of images reads images alone: 2 `*.txt`, 1 `*.csv`; read them by \
-             another `[[source]]`"
+            "4 files of the folder are not read, since a source of images reads images alone: 2 `*.txt`, 1 without an ending, \
+             1 `*.csv`; read them by another `[[source]]`"
         );
     }
 

@@ -89,12 +89,17 @@ pub(crate) struct Location {
     pub(crate) max_columns: Option<usize>,
     /// Files of a folder that the pattern in `url` does not match, for a message.
     pub(crate) left_out: Option<String>,
+    /// True if texts of an archive are in folders.
+    pub(crate) has_folders: bool,
+    /// Members of an archive that are read as texts without the extension of one, for a message.
+    pub(crate) other_members: Option<String>,
 }
 
 impl Location {
     /// Decisions by the data itself, each with its key.
     pub(crate) fn decisions(&self) -> Vec<String> {
         let mut decisions: Vec<String> = self.left_out.iter().cloned().collect();
+        decisions.extend(self.other_members.clone());
         if let Some(encoding) = &self.encoding {
             decisions.push(format!(
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
@@ -142,6 +147,15 @@ impl Location {
                 "images are stored with a shorter side of {stored} pixels and trained at {trained}; `dataset.image.size` and \
                  `train.images` change it"
             ));
+        }
+        if self.content == (Content::Texts { is_single: false })
+            && (self.url.contains("/**/") || self.has_folders)
+        {
+            decisions.push(
+                "documents land without the names of their folders, and one language model is trained on all; to predict a \
+                 class, write a table with a text and its class in each row, see `dataset.text_column`"
+                    .to_owned(),
+            );
         }
         decisions
     }
@@ -239,6 +253,8 @@ impl Location {
             number_settings: Vec::new(),
             max_columns: None,
             left_out: None,
+            has_folders: false,
+            other_members: None,
         }
     }
 }
@@ -323,6 +339,27 @@ mod tests {
             (Content::Api, "items".into())
         );
         assert_eq!(of("https://api.a.org/"), (Content::Api, "api".into()));
+    }
+
+    #[test]
+    fn texts_in_folders_are_reported_to_lose_the_names_of_these() {
+        let decisions = |url: &str| {
+            let texts = Content::Texts { is_single: false };
+            Location::plain(url, texts, "notes".to_owned()).decisions()
+        };
+        assert!(decisions("notes/*.txt").is_empty());
+        let found = decisions("notes/**/*.txt");
+        assert!(found[0].contains("`dataset.text_column`"), "{found:?}");
+        assert!(!found[0].contains("  "), "{found:?}");
+        let archive = Location {
+            has_folders: true,
+            ..Location::plain(
+                "notes.zip",
+                Content::Texts { is_single: false },
+                "notes".to_owned(),
+            )
+        };
+        assert_eq!(archive.decisions(), found);
     }
 
     #[test]

@@ -160,7 +160,8 @@ pub(crate) fn text(
                 # `lookback` requests the last day once more, for records that appear late; those that have landed\n\
                 # are dropped as duplicates:\n\
                 # incremental = { cursor = \"updated_at\", param = \"since\", start = \"2026-01-01\", lookback = \"1d\" }\n\
-                # Rows with the same key are versions of one record; the newest is used:\n\
+                # Rows with the same key are versions of one record; the newest is used. `dataset.split.key` with the same\n\
+                # columns keeps all versions in one split:\n\
                 # key = [\"id\"]\n";
     }
     match (&location.content, columns) {
@@ -180,10 +181,12 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
         is_class,
         dropped,
         time,
+        dates,
         entity,
         decisions,
         missing_targets,
         text,
+        images,
     } = columns;
     let said = decisions
         .iter()
@@ -195,6 +198,9 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
             .replace("[dataset]\n", &format!("[dataset]\n{said}"))
             .replace("kind = \"tokens\"\n", &lines);
     }
+    if let Some(content) = images {
+        return image_table_text(content, &said, columns);
+    }
     let Some(target) = target else {
         return format!(
             "\n{said}# To train a model, name the column that it predicts:\n\
@@ -205,12 +211,7 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
     if *is_class {
         out += "task = \"classification\"\n";
     }
-    if let Some((missing, limit)) = missing_targets {
-        out += &format!(
-            "# Rows without a target are rejected ({:.0} % of those looked at); a larger share stops the build.\nmax_reject_fraction = {limit}\n",
-            missing * 100.0
-        );
-    }
+    out += &missing_targets.map_or_else(String::new, reject_limit_text);
     // The key of the split is no feature by itself.
     let is_key = |dropped: &&Dropped| entity.as_ref() == Some(&dropped.column);
     let mut listed = dropped.iter().filter(|dropped| !is_key(dropped)).peekable();
@@ -233,11 +234,7 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
         None => out += "split = { train = 0.8, validation = 0.1, test = 0.1 }\n",
     }
     if let Some(time) = time {
-        out += &format!(
-            "# To validate and test on the newest rows instead:\n\
-             # split = {{ by = \"time\", time = {}, train = 0.8, validation = 0.1, test = 0.1 }}\n",
-            quoted(time)
-        );
+        out += &newest_rows_text(time, dates.as_deref());
     }
     let (batch, epochs) = match hints.rows {
         0..FEW_ROWS => (32, 60),
@@ -251,6 +248,46 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
     out
 }
 
+/// The commented split that validates and tests on the newest rows, with the setting that makes `time` a time.
+fn newest_rows_text(time: &str, dates: Option<&str>) -> String {
+    let set = dates.map(|setting| format!(", with `{}` in `[[source]]`", one_line(setting)));
+    format!(
+        "# To validate and test on the newest rows instead{}:\n\
+         # split = {{ by = \"time\", time = {}, train = 0.8, validation = 0.1, test = 0.1 }}\n",
+        set.unwrap_or_default(),
+        quoted(time)
+    )
+}
+
+/// `max_reject_fraction` where a fraction of the rows has no target.
+fn reject_limit_text((missing, limit): (f64, f64)) -> String {
+    format!(
+        "# Rows without a target are rejected ({:.0} % of those looked at); a larger share stops the build.\nmax_reject_fraction = {limit}\n",
+        missing * 100.0
+    )
+}
+
+/// `[dataset]` with these `comments`, and `[train]`, for a table with image files in the column
+/// `content`.
+fn image_table_text(content: &str, comments: &str, columns: &ColumnRoles) -> String {
+    let mut out = format!(
+        "\n[dataset]\n{comments}kind = \"images\"\ncontent = {}\n",
+        quoted(content)
+    );
+    let image = stored_images(None);
+    let Some(target) = &columns.target else {
+        let target = "# To train a model, name the column that it predicts, and add `[train]`:\n# target = \"COLUMN\"\n";
+        return out + &image + target;
+    };
+    out += &format!("target = {}\n", quoted(target));
+    if columns.is_class {
+        out += "task = \"classification\"\n";
+    }
+    let limit = columns.missing_targets;
+    out += &limit.map_or_else(String::new, reject_limit_text);
+    out + &image + &image_training(None)
+}
+
 /// Sides in pixels that images are stored and trained with, for a shorter side of about `side`.
 pub(super) fn image_sides(side: Option<u32>) -> (u32, u32) {
     match side {
@@ -261,26 +298,41 @@ pub(super) fn image_sides(side: Option<u32>) -> (u32, u32) {
 
 /// `[dataset]` and `[train]` for images whose shorter side has about `side` pixels.
 fn images_text(side: Option<u32>) -> String {
-    let (stored, trained) = image_sides(side);
+    FOLDER_CLASSES.to_owned() + &stored_images(side) + &image_training(side)
+}
+
+/// The key `image` for images whose shorter side has about `side` pixels.
+fn stored_images(side: Option<u32>) -> String {
+    let (stored, _) = image_sides(side);
     let measured = match side {
         Some(side) => format!(" from a shorter side of about {side} pixels to {stored}"),
         None => String::new(),
     };
-    IMAGES
+    STORED_IMAGES
         .replace("{measured}", &measured)
         .replace("{stored}", &stored.to_string())
-        .replace("{trained}", &trained.to_string())
 }
 
-const IMAGES: &str = "
+/// `[train]` for images whose shorter side has about `side` pixels.
+fn image_training(side: Option<u32>) -> String {
+    let (_, trained) = image_sides(side);
+    IMAGE_TRAINING.replace("{trained}", &trained.to_string())
+}
+
+const FOLDER_CLASSES: &str = "
 [dataset]
 kind = \"images\"
 # The name of the folder above an image is its class.
 target = \"folder\"
 task = \"classification\"
+";
+
+const STORED_IMAGES: &str = "\
 # Images are turned upright, resized{measured} and stored as JPEG; an image and its resized copies share a split.
 image = { store = \"jpeg\", resize = \"shorter_side\", size = {stored}, duplicates = \"perceptual\" }
+";
 
+const IMAGE_TRAINING: &str = "
 [train]
 model = { type = \"cnn\", channels = [32, 64, 128], hidden = [128], dropout = 0.3 }
 images = { height = {trained}, width = {trained}, augment = true }
@@ -396,13 +448,24 @@ mod tests {
             }],
             time: Some("when".into()),
             entity: Some("who\nelse".into()),
+            dates: Some("contract.dates = [\"%d/%m/%Y\"]".into()),
             decisions: vec!["`y`\nis a class".into()],
             missing_targets: Some((0.25, 0.4)),
             text: None,
+            images: None,
         };
         let of_texts = ColumnRoles {
             text: Some("the \"text\"".into()),
             ..ColumnRoles::default()
+        };
+        let of_images = ColumnRoles {
+            images: Some("the \"image\".bytes".into()),
+            ..columns.clone()
+        };
+        let of_unlabelled = ColumnRoles {
+            target: None,
+            is_class: false,
+            ..of_images.clone()
         };
         let contents = [
             Content::Table,
@@ -433,8 +496,11 @@ mod tests {
                 has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
                 left_out: Some("2 files are not read".to_owned()),
+                has_folders: false,
+                other_members: None,
             };
-            for columns in [None, Some(&columns), Some(&of_texts)] {
+            let all = [&columns, &of_texts, &of_images, &of_unlabelled];
+            for columns in [None].into_iter().chain(all.map(Some)) {
                 let text = text(&location, "p.toml", &Hints::default(), columns);
                 let loaded = load("p.toml", &text, &[]);
                 let loaded = loaded.unwrap_or_else(|e| panic!("{content:?}: {e}\n{text}"));

@@ -1,10 +1,14 @@
 //! Target, features and keys of a table, from a preview of its columns.
 
+mod image_columns;
+mod text_dates;
+
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_preprocess::MAX_REJECT_FRACTION;
 use feedline_schemas::record::ColumnType;
 use serde::Serialize;
 
+use self::text_dates::{find_text_dates, looks_like_dates};
 use super::numbers::{number_by_sql, number_key};
 use crate::output::counted;
 
@@ -44,10 +48,14 @@ pub(crate) struct ColumnRoles {
     /// True if the target is a class.
     pub(crate) is_class: bool,
     pub(crate) dropped: Vec<Dropped>,
-    /// Column of timestamps.
+    /// Column of timestamps, or of dates that land as text.
     pub(crate) time: Option<String>,
+    /// Setting of the source that makes timestamps of the texts in `time`; none for timestamps.
+    pub(crate) dates: Option<String>,
     /// Column of texts that a language model is trained on, where no column can be a feature.
     pub(crate) text: Option<String>,
+    /// Column of image files that a model is trained on.
+    pub(crate) images: Option<String>,
     /// Column that identifies an entity with several rows.
     pub(crate) entity: Option<String>,
     /// Decisions to review, each with its key.
@@ -71,13 +79,17 @@ impl ColumnRoles {
             target: target.map(ToOwned::to_owned),
             ..Self::default()
         };
+        if let Some(content) = image_columns::image_column(preview) {
+            found.choose_images(content, preview);
+            return Ok(found);
+        }
         found.drop_columns(preview);
         if found.target.is_none() {
             found.choose_target(preview);
         }
         if columns.iter().any(|column| found.is_feature(column)) {
-            found.choose_task(preview);
-            found.choose_split(columns);
+            found.choose_task(preview, MAX_CLASSES);
+            found.choose_split(preview);
             found.review_row_numbers(columns);
         } else {
             // A named target is of another model.
@@ -179,11 +191,12 @@ impl ColumnRoles {
 
     /// Chooses between classification and regression, and the fraction of rows without a target to
     /// allow.
-    fn choose_task(&mut self, preview: &SourcePreview) {
+    /// Up to `max_classes` distinct integers are classes.
+    fn choose_task(&mut self, preview: &SourcePreview, max_classes: u64) {
         let mut columns = preview.columns.iter();
         let target = columns.find(|column| self.target.as_ref() == Some(&column.name));
         let Some(target) = target else { return };
-        self.is_class = is_class(target);
+        self.is_class = is_class(target, max_classes);
         let (task, other) = match self.is_class {
             true => ("classification", "regression"),
             false => ("regression", "classification"),
@@ -222,10 +235,13 @@ impl ColumnRoles {
     }
 
     /// Finds the columns that a split can be made by: timestamps and an entity with several rows.
-    fn choose_split(&mut self, columns: &[ColumnPreview]) {
+    fn choose_split(&mut self, preview: &SourcePreview) {
+        let columns = &preview.columns;
         let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
+        let target = self.target.as_ref();
         let is_entity = |column: &&ColumnPreview| {
             names_entity(&column.name)
+                && target != Some(&column.name)
                 && column.compared >= MIN_ROWS
                 && column.distinct > 1
                 && column.distinct < column.compared
@@ -238,9 +254,17 @@ impl ColumnRoles {
                 "rows of one `{entity}` share a split, so that none is in training and test; `dataset.split.key` changes it"
             ));
         }
+        if self.time.is_none()
+            && let Some(dates) = find_text_dates(preview, self.target.as_deref())
+        {
+            (self.time, self.dates) = (Some(dates.column), Some(dates.setting));
+        }
         if let Some(time) = &self.time {
+            let dates = self.dates.as_ref();
+            let set = dates.map(|setting| format!("set `{setting}` of the source and "));
             self.decisions.push(format!(
-                "rows are split by a hash, not by `{time}`; to test on the newest rows, use the commented lines with `by = \"time\"`"
+                "rows are split by a hash, not by `{time}`; to test on the newest rows, {}use the commented lines with `by = \"time\"`",
+                set.unwrap_or_default()
             ));
         }
     }
@@ -360,13 +384,6 @@ fn too_large(column: &ColumnPreview, rows: u64) -> Option<String> {
     })
 }
 
-/// Returns true if a warning of the preview takes the texts of column `name` for dates.
-fn looks_like_dates(name: &str, preview: &SourcePreview) -> bool {
-    let item = format!("`{name}` (");
-    let mut warnings = preview.warnings.iter();
-    warnings.any(|warning| warning.code == "looks_like_dates" && warning.message.contains(&item))
-}
-
 /// `id`, `customer_id`, `customerId`, `uuid`.
 fn names_entity(name: &str) -> bool {
     let lower = name.to_lowercase();
@@ -435,10 +452,11 @@ fn may_be_target(column: &ColumnPreview, rows: u64) -> bool {
     }
 }
 
-fn is_class(column: &ColumnPreview) -> bool {
+/// Returns true for text, booleans, and up to `max_classes` distinct integers.
+fn is_class(column: &ColumnPreview, max_classes: u64) -> bool {
     match column.column_type {
         Some(ColumnType::Utf8 | ColumnType::Bool) => true,
-        Some(ColumnType::Int64) => column.compared >= MIN_ROWS && column.distinct <= MAX_CLASSES,
+        Some(ColumnType::Int64) => column.compared >= MIN_ROWS && column.distinct <= max_classes,
         _ => false,
     }
 }

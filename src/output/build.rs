@@ -192,6 +192,7 @@ impl Text for DatasetReport {
         write_unexpected(&self.unexpected, out)?;
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
+        dataset::write_other_uses(&self.dropped_columns, out)?;
         write_images(self.near_images.as_ref(), self.boxes.as_ref(), out)?;
         write_windows(self.sequence.as_ref(), &self.naive, out)?;
         let of = match self.up_to_date {

@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use feedline_preprocess::is_named_elsewhere;
 use feedline_schemas::{
     manifest::ClassCounts,
     transform::{FittedTarget, TransformArtefact},
 };
 
 use super::text::{line, number};
+
+/// Most columns that a line shows.
+const COLUMNS: usize = 10;
 
 /// Most classes that the list shows.
 const CLASSES: usize = 20;
@@ -16,6 +20,33 @@ const CLASSES: usize = 20;
 pub(super) fn write_dropped(dropped: &BTreeMap<String, String>, out: &mut String) -> fmt::Result {
     for (column, reason) in dropped {
         line(out, "no feature", format!("{column}: it {reason}"))?;
+    }
+    Ok(())
+}
+
+/// Writes a line for each key that names columns for another use, so that they are no features.
+pub(crate) fn write_other_uses(
+    dropped: &BTreeMap<String, String>,
+    out: &mut String,
+) -> fmt::Result {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (column, reason) in dropped {
+        if is_named_elsewhere(reason) {
+            by_reason.entry(reason).or_default().push(column);
+        }
+    }
+    for (reason, columns) in by_reason {
+        let named = columns[..columns.len().min(COLUMNS)].join("`, `");
+        let more = match columns.len().saturating_sub(COLUMNS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let each = if columns.len() == 1 { "it" } else { "each" };
+        line(
+            out,
+            "  no feature",
+            format!("`{named}`{more}: {each} {reason}"),
+        )?;
     }
     Ok(())
 }
@@ -105,6 +136,25 @@ pub(super) fn write_targets(targets: &[String], out: &mut String) -> fmt::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_keys_name_for_another_use_are_on_one_line_for_each_key() {
+        let named =
+            |key: &str| format!("is named in `{key}`, and `dataset.features` does not list it");
+        let dropped = [
+            ("lat", named("dataset.passthrough")),
+            ("lon", named("dataset.passthrough")),
+            ("owner", named("dataset.split.key")),
+            ("nothing", "holds no value in any row".to_owned()),
+        ];
+        let dropped = dropped.map(|(name, reason)| (name.to_owned(), reason));
+        let mut out = String::new();
+        write_other_uses(&dropped.into(), &mut out).unwrap();
+        let expected = "    no feature     `lat`, `lon`: each is named in `dataset.passthrough`, and `dataset.features` does not \
+                        list it\n    no feature     `owner`: it is named in `dataset.split.key`, and `dataset.features` does not \
+                        list it\n";
+        assert_eq!(out, expected);
+    }
 
     #[test]
     fn blanks_of_a_label_are_seen_among_the_classes() {

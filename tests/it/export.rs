@@ -96,10 +96,32 @@ fn landed(config: &str, days: &[&str]) -> (tempfile::TempDir, &'static str) {
     let file = pipeline(folder.path(), config);
     fs::create_dir(folder.path().join("in")).unwrap();
     for (day, text) in days.iter().enumerate() {
-        fs::write(folder.path().join(format!("in/{day}.ndjson")), text).unwrap();
-        run(folder.path(), &["ingest", file]).expect(0);
+        land(folder.path(), file, day, text);
     }
     (folder, file)
+}
+
+/// Lands the records of a day.
+fn land(folder: &Path, file: &str, day: usize, text: &str) {
+    fs::write(folder.join(format!("in/{day}.ndjson")), text).unwrap();
+    run(folder, &["ingest", file]).expect(0);
+}
+
+/// Removes the mark of columns with integers beyond 2^53 from the first entry of the log, which
+/// earlier builds did not write.
+fn forget_large_integers(folder: &Path) {
+    let path = folder.join("out/landing/s/log/00000000000000000000.json");
+    let mut entry: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut removed = 0;
+    let mut values = vec![&mut entry];
+    while let Some(value) = values.pop() {
+        if let Value::Object(fields) = value {
+            removed += usize::from(fields.remove("large_integers").is_some());
+            values.extend(fields.values_mut());
+        }
+    }
+    assert!(removed > 0);
+    fs::write(path, serde_json::to_vec(&entry).unwrap()).unwrap();
 }
 
 /// Exports with these options to the folder `to`, and returns the report.
@@ -212,8 +234,10 @@ fn integers_that_a_later_float_rounds_are_counted_once_with_the_remedy() {
         r#"{"id": 3, "big": 2.5, "bigs": [0.5], "small": 0.5}
 "#,
     ];
-    let (folder, file) = landed(EVOLVED, &days);
+    let (folder, file) = landed(EVOLVED, &days[..1]);
     let folder = folder.path();
+    forget_large_integers(folder);
+    land(folder, file, 1, days[1]);
     // MDS reads all rows twice.
     for format in ["parquet", "mds"] {
         let report = export(folder, file, format, &["--format", format]);

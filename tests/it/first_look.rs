@@ -21,18 +21,74 @@ fn write_pipeline(folder: &Path, url: &str, more: &str) {
     fs::write(folder.join("p.toml"), text).unwrap();
 }
 
-#[test]
-fn a_row_number_that_restarts_with_each_group_is_reported_before_it_lands() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// Writes a zip archive with members of these names.
+fn write_archive(file: &Path, names: &[&str]) {
+    let members: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
+    write_members(file, &members);
+}
+
+/// A zip archive of members with these names and contents.
+fn write_members(file: &Path, members: &[(&str, &str)]) {
+    use std::io::Write as _;
+
+    let mut writer = zip::ZipWriter::new(fs::File::create(file).unwrap());
+    for (name, content) in members {
+        let options = zip::write::SimpleFileOptions::default();
+        writer.start_file(*name, options).unwrap();
+        writer.write_all(content.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// A table of the steps of four trials; each step has the number that `number` makes of its place in the trial.
+fn trials(number: fn(i32) -> i32) -> String {
     let mut text = "trial,step,load,y\n".to_owned();
     for (trial, rows) in ["a", "b", "c", "d"].into_iter().zip([70, 120, 95, 60]) {
         for step in 1..=rows {
             let load = f64::from(step * 7919 % 1000) / 8.0;
-            writeln!(text, "{trial},{step},{load},{}", load * 2.0 + 0.5).unwrap();
+            let number = number(step);
+            writeln!(text, "{trial},{number},{load},{}", load * 2.0 + 0.5).unwrap();
         }
     }
-    fs::write(folder.join("t.csv"), text).unwrap();
+    text
+}
+
+#[test]
+fn row_numbers_are_those_of_the_first_source_of_the_dataset_that_no_key_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("numbered.csv"), trials(|step| step)).unwrap();
+    let mixed = trials(|step| step * 31 % 97);
+    fs::write(folder.join("mixed.csv"), mixed).unwrap();
+    let found = |dataset: &str| {
+        let second = "[[source]]\nname = \"m\"\ntype = \"files\"\nurl = \"mixed.csv\"\n";
+        let more = format!("{second}[dataset]\ntarget = \"y\"\n{dataset}\n");
+        write_pipeline(folder, "numbered.csv", &more);
+        let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+        let sources = checked["sources"].as_array().unwrap().iter();
+        let is_warned =
+            sources.map(|source| codes(&source["warnings"]).contains(&"looks_like_row_number"));
+        is_warned.collect::<Vec<bool>>()
+    };
+    assert_eq!(found("sources = [\"s\"]"), [true, false]);
+    assert_eq!(found("sources = [\"s\", \"m\"]"), [true, false]);
+    // The column of that name has other numbers in the first source of the dataset.
+    assert_eq!(found("sources = [\"m\"]"), [false, false]);
+    assert_eq!(found("sources = [\"m\", \"s\"]"), [false, false]);
+    for listed in [
+        "features = [\"step\", \"load\"]",
+        "step = [{ type = \"standardize\", columns = [\"step\"] }]",
+    ] {
+        let dataset = format!("sources = [\"s\"]\n{listed}");
+        assert_eq!(found(&dataset), [false, false], "{listed}");
+    }
+}
+
+#[test]
+fn a_row_number_that_restarts_with_each_group_is_reported_before_it_lands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("t.csv"), trials(|step| step)).unwrap();
     let init = ["init", "t.csv", "--to", "p.toml", "--target", "y", "--json"];
     let report = run(folder, &init).expect(0).json();
     let mut decisions = report["decisions"].as_array().unwrap().iter();
@@ -331,6 +387,42 @@ fn values_with_line_ends_and_control_characters_stay_on_one_line() {
 }
 
 #[test]
+fn a_check_advises_a_key_of_the_split_where_rows_have_newer_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("t.csv"), trials(|step| step)).unwrap();
+    let found = |dataset: &str| {
+        let more = format!("key = [\"trial\", \"step\"]\n[dataset]\ntarget = \"y\"\n{dataset}\n");
+        write_pipeline(folder, "t.csv", &more);
+        let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+        let warnings = checked["sources"][0]["warnings"].as_array().unwrap().iter();
+        let mut warnings = warnings.filter(|one| one["code"] == "versions_change_split");
+        let warning = warnings.next();
+        warning.map(|one| one["message"].as_str().unwrap().to_owned())
+    };
+    let message = found("").unwrap();
+    let advice = "`dataset.split.key = [\"trial\",\"step\"]`";
+    assert!(message.contains(advice), "{message}");
+    assert_eq!(found("split = { key = [\"trial\", \"step\"] }"), None);
+    assert_eq!(found("split = { by = \"time\", time = \"step\" }"), None);
+}
+
+#[test]
+fn a_check_warns_of_a_schedule_whose_last_time_has_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.csv"), "id\n1\n2\n").unwrap();
+    let schedule = "schedule = { cron = \"0 0 0 1 1 * 2020\" }\n";
+    write_pipeline(folder, "a.csv", schedule);
+    for more in [&["--json"][..], &["--offline", "--json"]] {
+        let arguments = [&["check", "p.toml"][..], more].concat();
+        let checked = run(folder, &arguments).expect(0).json();
+        let warnings = &checked["sources"][0]["warnings"];
+        assert_eq!(codes(warnings), ["schedule_over"], "{more:?}");
+    }
+}
+
+#[test]
 fn a_check_and_a_preview_ask_the_landed_columns_about_a_new_file() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -368,4 +460,127 @@ fn a_check_and_a_preview_ask_the_landed_columns_about_a_new_file() {
         refused.contains("30 of 60 records were rejected"),
         "{refused}"
     );
+}
+
+#[test]
+fn an_archive_without_a_table_is_one_of_images_or_of_texts_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let archive = folder.join("x.zip");
+    for (names, content, line) in [
+        (
+            &["cat/1.png", "cat/2.png", "dog/1.png"][..],
+            "images in a folder for each class",
+            "\ntarget = \"folder\"\n",
+        ),
+        (
+            &["1.png", "1.txt", "2.png", "2.txt"],
+            "images",
+            "\n# target = \"folder\"\n",
+        ),
+        (
+            &["a.txt", "b.md"],
+            "texts, a document in each file",
+            "\nformat = \"text\"\n",
+        ),
+        (
+            &["neg/a.txt", "pos/b.txt", "LICENSE"],
+            "texts, a document in each file",
+            "\nformat = \"text\"\n",
+        ),
+        (
+            &["photos/1.png", "photos/2.png"],
+            "images",
+            "\n# target = \"folder\"\n",
+        ),
+    ] {
+        write_archive(&archive, names);
+        let init = ["init", "x.zip", "--to", "p.toml", "--force", "--json"];
+        let report = run(folder, &init).expect(0).json();
+        assert_eq!(report["content"], content, "{report}");
+        let written = fs::read_to_string(folder.join("p.toml")).unwrap();
+        assert!(written.contains(line), "{written}");
+        run(folder, &["preview", "p.toml"]).expect(0);
+    }
+    write_archive(&archive, &["a.docx", "b.txt"]);
+    let refused = run(folder, &["init", "x.zip"]).expect(1).stderr;
+    assert!(
+        refused.contains("no member has a known extension"),
+        "{refused}"
+    );
+    assert!(refused.contains("it has `a.docx`, `b.txt`"), "{refused}");
+    // The error of a table is that of the archive, also beside an image.
+    let members = [("t.csv", "a,b\n1,\"x\n2,3\n"), ("logo.png", "")];
+    write_members(&archive, &members);
+    let refused = run(folder, &["init", "x.zip"]).expect(1).stderr;
+    assert!(refused.contains("t.csv"), "{refused}");
+}
+
+#[test]
+fn a_check_fails_where_each_feature_is_a_text_of_its_own_in_each_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..120).map(|i| format!("name {i},{}\n", i % 7)).collect();
+    fs::write(folder.join("t.csv"), format!("name,y\n{rows}")).unwrap();
+    write_pipeline(folder, "t.csv", "[dataset]\ntarget = \"y\"\n");
+    let check = ["check", "p.toml", "--json"];
+    let checked = run(folder, &check).expect(1).json();
+    let reason = checked["sources"][0]["error"].as_str().unwrap();
+    assert!(
+        reason.contains("no other feature is left: `name`; list one"),
+        "{reason}"
+    );
+    let listed = ["--set", "dataset.categorical=[\"name\"]"];
+    run(folder, &[&check[..], &listed].concat()).expect(0);
+    let failed = run(folder, &["run", "p.toml"]);
+    assert!(
+        failed
+            .stderr
+            .contains("no column is left to be a feature: `name` holds a text"),
+        "{failed:#?}"
+    );
+}
+
+#[test]
+fn a_check_warns_of_image_files_that_shards_do_not_hold_as_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir_all(folder.join("in/a")).unwrap();
+    for i in 0..40 {
+        fs::write(folder.join(format!("in/a/{i}.GIF")), format!("GIF89a{i}")).unwrap();
+    }
+    fs::create_dir_all(folder.join("pngs")).unwrap();
+    for i in 0..40 {
+        fs::write(folder.join(format!("pngs/{i}.png")), format!("png {i}")).unwrap();
+    }
+    let found = |image: &str| {
+        let other =
+            "[[source]]\nname = \"t\"\ntype = \"files\"\nurl = \"pngs\"\nformat = \"image\"\n";
+        let dataset = format!("format = \"image\"\n{other}[dataset]\nkind = \"images\"\n{image}");
+        write_pipeline(folder, "in", &dataset);
+        let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+        let codes = codes(&checked["sources"][0]["warnings"]);
+        codes.contains(&"images_not_stored")
+    };
+    assert!(found(""));
+    assert!(!found("sources = [\"t\"]\n"));
+    assert!(found("image = { store = \"original\" }\n"));
+    assert!(!found("image = { store = \"png\" }\n"));
+}
+
+#[test]
+fn a_list_of_features_that_is_empty_is_reported_by_check_and_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..90)
+        .map(|i| format!("{},{}\n", i * 37 % 101, i % 9))
+        .collect();
+    fs::write(folder.join("t.csv"), format!("x,y\n{rows}")).unwrap();
+    let dataset = "[dataset]\ntarget = \"y\"\nfeatures = []\n";
+    write_pipeline(folder, "t.csv", dataset);
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+    assert_eq!(codes(&checked["warnings"]), ["empty_features"], "{checked}");
+    let report = run(folder, &["run", "p.toml", "--json"]).expect(0).json();
+    let warned = codes(&report["dataset"]["warnings"]);
+    assert!(warned.contains(&"empty_features"), "{report}");
 }

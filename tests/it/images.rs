@@ -556,4 +556,11 @@ fn a_parquet_column_of_images_is_built_and_trained_from_bytes_and_from_a_struct(
             assert_eq!(paths.collect::<Vec<_>>(), expected);
         }
     }
+    let init = ["init", "inside.parquet", "--to", "written.toml", "--json"];
+    let report = run(folder, &init).expect(0).json();
+    assert_eq!(report["target"], "label", "{report}");
+    let written = fs::read_to_string(folder.join("written.toml")).unwrap();
+    let lines = "kind = \"images\"\ncontent = \"image.bytes\"\ntarget = \"label\"\ntask = \"classification\"\n";
+    assert!(written.contains(lines), "{written}");
+    run(folder, &["check", "written.toml"]).expect(0);
 }

@@ -437,13 +437,22 @@ fn a_column_of_which_one_row_is_all_the_variance_is_warned_of() {
     run(at, &["ingest", file]).expect(0);
     let built = json_of(at, &["shards", "build", file]);
     let warnings = built["warnings"].as_array().unwrap();
-    let told = warnings
+    let of_code = warnings
         .iter()
-        .find(|w| w["code"] == "one_row_is_the_variance");
-    let told = told.unwrap_or_else(|| panic!("{built}"))["message"]
-        .as_str()
-        .unwrap();
-    assert!(told.contains("of `a`, the target `y`:"), "{told}");
+        .filter(|w| w["code"] == "one_row_is_the_variance");
+    let found: Vec<[&str; 2]> = of_code
+        .map(|w| ["message", "key"].map(|name| w[name].as_str().unwrap()))
+        .collect();
+    let [[feature, of_feature], [target, of_target]] = found[..] else {
+        panic!("{built}")
+    };
+    assert!(feature.contains("of `a`:"), "{feature}");
+    assert!(feature.contains("`winsorize`"), "{feature}");
+    assert_eq!(of_feature, "dataset.step");
+    // No step changes a target.
+    assert!(target.contains("of the target `y`:"), "{target}");
+    assert!(!target.contains("`winsorize`"), "{target}");
+    assert_eq!(of_target, "dataset.expect");
 }
 
 #[test]

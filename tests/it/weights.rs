@@ -140,7 +140,7 @@ fn check_reports_weights_that_are_missing_or_of_another_model_before_a_training(
     let folder = folder.path();
     write_rows(folder);
     let (text, _) = PIPELINE.split_once("[train.init]").unwrap();
-    let file = pipeline(folder, text);
+    let file = pipeline(folder, &text.replace("rows.csv", "rows*.csv"));
     let check = |from: &str, more: &[&str], code: i32| {
         let init = format!("train.init={{ from = {from:?} }}");
         let check = [&["check", file, "--json", "--set", &init], more].concat();
@@ -177,4 +177,30 @@ fn check_reports_weights_that_are_missing_or_of_another_model_before_a_training(
         let reason = other["train"]["init"]["unchecked"].as_str().unwrap();
         assert!(reason.contains("once the dataset is built"), "{reason}");
     }
+    // A dataset that is named is read as it is.
+    let drop = "dataset.drop=[\"f3\"]";
+    let named = ["--set", "train.dataset=\"out/dataset\"", "--set", drop];
+    let named = check("base.safetensors", &named, 0);
+    assert!(named["train"]["init"]["unchecked"].is_null(), "{named}");
+    // Without requests, weights and datasets on this machine are read, and no others.
+    let offline = check("base.safetensors", &["--offline"], 0);
+    assert!(offline["train"]["init"]["unchecked"].is_null(), "{offline}");
+    let remote = check("memory:///base.safetensors", &["--offline"], 0);
+    let reason = remote["train"]["init"]["unchecked"].as_str().unwrap();
+    assert!(reason.starts_with("the weights are not read"), "{reason}");
+    // The next run builds the dataset again, for a column that has landed since.
+    let mut more = String::new();
+    let rows = fs::read_to_string(folder.join("rows.csv")).unwrap();
+    for (i, line) in rows.lines().enumerate() {
+        let cell = if i == 0 { "more" } else { "0.5" };
+        writeln!(more, "{cell},{line}").unwrap();
+    }
+    fs::write(folder.join("rows2.csv"), more).unwrap();
+    run(folder, &["ingest", file]).expect(0);
+    let landed = check("base.safetensors", &[], 0);
+    let reason = landed["train"]["init"]["unchecked"].as_str().unwrap();
+    assert!(
+        reason.contains("from all rows that have landed"),
+        "{reason}"
+    );
 }

@@ -93,8 +93,9 @@ pub struct DatasetConfig {
     /// `unknown_class`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassLabel>,
-    /// Columns that are features. Default: every column but target, key, dropped and system
-    /// columns. A target may be listed where `dataset.sequence` has a horizon of 1 or more. Windows
+    /// Columns that are features, beside those of `[[dataset.feature]]`. To have the latter alone,
+    /// list one of them. Default, also for an empty list: every column but target, key, dropped and
+    /// system columns. A target may be listed where `dataset.sequence` has a horizon of 1 or more. Windows
     /// then contain its past values, which are known when the forecast is made.
     pub features: Vec<String>,
     /// Columns to exclude from the features. They must not be listed in `features`, in `categorical`

@@ -64,6 +64,13 @@ impl Loaded {
         &self.overrides
     }
 
+    /// Returns true if the file has `key` (a path such as `dataset.target`) and no override sets it.
+    #[must_use]
+    pub fn is_written(&self, key: &str) -> bool {
+        let is_set = self.overrides.iter().any(|item| item.key == key);
+        !is_set && span_of(&self.text, key, PairPart::Value).is_some()
+    }
+
     /// An error about `key` (a path such as `dataset.target`), with its line when the file has the key.
     ///
     /// ```

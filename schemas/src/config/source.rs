@@ -104,7 +104,8 @@ pub struct SourceConfig {
     /// `rest`: path of an error in a page with status 200, for APIs that report errors with a
     /// success status. If its value is not null, false, zero or empty, the request is retried as
     /// after an error of the server. Default: `error` and `errors` of a page without records are
-    /// errors. Empty (`""`): no path is checked.
+    /// errors, and beside records of JSON a warning (`errors_beside_records`). Empty (`""`): no path
+    /// is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
     /// `html`: selection of pages, and rate limiting of the crawl.
@@ -182,7 +183,9 @@ pub struct SourceConfig {
     pub contract: ContractConfig,
     /// Columns that identify the entity of a row, such as `["id"]`. Of the landed rows with one
     /// key, a dataset reads only the latest version, the row with the greatest `version`. All rows
-    /// stay in the landing zone, and superseded ones count among the duplicates of a dataset.
+    /// stay in the landing zone, and superseded ones count among the duplicates of a dataset. In a
+    /// key of several columns a null is a value like any other (`key_has_nulls`); rows without any
+    /// part are all read.
     ///
     /// A newer row has different content, which can put it into another split: name the key in
     /// `dataset.split.key` to keep it in the same split. A record that arrives again is dropped
@@ -463,8 +466,9 @@ pub struct IdxConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextConfig {
-    /// Text between two records that belongs to neither, such as `"\n\n"` for a blank line. A part
-    /// without any visible character is not a record. Default: none, a file is one record.
+    /// Text between two records that belongs to neither, such as `"\n\n"` for an empty line; `\n`
+    /// matches CRLF too. A part without any visible character is not a record. Default: none, a file
+    /// is one record.
     pub separator: Option<String>,
 }
 

@@ -69,6 +69,9 @@ fn identifiers_timestamps_and_free_text_are_no_features_and_an_entity_is_the_key
     );
     assert_eq!(found.entity.as_deref(), Some("customer_id"));
     assert_eq!(found.time.as_deref(), Some("when"));
+    // A target decides no split.
+    let found = ColumnRoles::decide(&table, Some("customer_id")).unwrap();
+    assert_eq!(found.entity, None);
 }
 
 #[test]
@@ -261,4 +264,95 @@ fn dates_that_land_as_text_are_no_categories() {
     let found = ColumnRoles::decide(&table, Some("price")).unwrap();
     let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
     assert_eq!(dropped, ["date"]);
+}
+
+/// A table of images as Hugging Face stores them, with these columns beside them.
+fn image_table(others: Vec<ColumnPreview>) -> SourcePreview {
+    let mut columns = vec![
+        column("image.bytes", ColumnType::Binary, 100, 99),
+        column("image.path", ColumnType::Utf8, 100, 100),
+        column("image", ColumnType::Null, 0, 0),
+    ];
+    columns.extend(others);
+    let message = "`image.bytes`, `scan`: cells that begin like image files land as bytes";
+    SourcePreview {
+        warnings: vec![Warning::new("image_as_bytes", message)],
+        ..preview(columns)
+    }
+}
+
+#[test]
+fn a_table_with_a_column_of_images_is_for_a_model_of_images() {
+    let table = image_table(vec![
+        column("caption", ColumnType::Utf8, 100, 15),
+        column("label", ColumnType::Int64, 100, 100),
+        column("width", ColumnType::Float64, 100, 30),
+    ]);
+    let found = ColumnRoles::decide(&table, None).unwrap();
+    assert_eq!(found.images.as_deref(), Some("image.bytes"));
+    // More integers than the classes of a table without images.
+    assert_eq!(
+        (found.target.as_deref(), found.is_class),
+        (Some("label"), true)
+    );
+    let dropped = found.dropped.iter().map(|d| d.column.as_str());
+    let others = ["image.path", "image", "width", "caption"];
+    assert_eq!(dropped.collect::<Vec<_>>(), others);
+    let decision = found.decisions.last().unwrap();
+    assert!(
+        decision.starts_with("`image.bytes` holds image files"),
+        "{decision}"
+    );
+    // No quantity is guessed to be the target, and the one that is named is no class.
+    let sizes = image_table(vec![column("width", ColumnType::Float64, 100, 30)]);
+    let found = ColumnRoles::decide(&sizes, None).unwrap();
+    assert_eq!(
+        (found.target, found.images.as_deref()),
+        (None, Some("image.bytes"))
+    );
+    let found = ColumnRoles::decide(&sizes, Some("width")).unwrap();
+    assert_eq!(
+        (found.target.as_deref(), found.is_class),
+        (Some("width"), false)
+    );
+}
+
+#[test]
+fn bytes_that_are_no_images_beside_a_path_are_no_reason_for_a_model_of_images() {
+    let mut table = image_table(vec![column("label", ColumnType::Int64, 100, 4)]);
+    table.columns.remove(1);
+    assert_eq!(ColumnRoles::decide(&table, None).unwrap().images, None);
+    let mut table = image_table(vec![column("label", ColumnType::Int64, 100, 4)]);
+    table.warnings.clear();
+    assert_eq!(ColumnRoles::decide(&table, None).unwrap().images, None);
+}
+
+#[test]
+fn a_split_by_dates_that_land_as_text_needs_their_format() {
+    let found = |note: &str| {
+        let mut table = preview(vec![
+            column("day", ColumnType::Utf8, 100, 90),
+            column("rides", ColumnType::Int64, 100, 90),
+            column("price", ColumnType::Float64, 100, 90),
+        ]);
+        let message = format!("`day` (`1/22/2005`, `2/1/2005`; {note}): dates land as text");
+        table.warnings = vec![Warning::new("looks_like_dates", message)];
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        assert_eq!(found.time.as_deref(), Some("day"));
+        (
+            found.dates.unwrap(),
+            found.decisions.last().unwrap().clone(),
+        )
+    };
+    let (setting, decision) = found("`%m/%d/%Y` fits all");
+    assert_eq!(setting, "contract.dates = [\"%m/%d/%Y\"]");
+    assert!(
+        decision.contains(
+            "not by `day`; to test on the newest rows, set `contract.dates = [\"%m/%d/%Y\"]`"
+        ),
+        "{decision}"
+    );
+    let unclear = "`%d/%m/%Y` and `%m/%d/%Y` fit all, so the order of day and month is not certain";
+    assert_eq!(found(unclear).0, "contract.dates");
+    assert_eq!(found("no usual format fits all").0, "contract.dates");
 }

@@ -1,0 +1,145 @@
+//! The kind of data in an archive without tables.
+
+use feedline_ingest::SourcePreview;
+
+use super::location::{Content, FileClass, Location, class_of};
+
+/// Images of an archive that was previewed as such; `None` if it has none.
+pub(crate) fn images_in(preview: &SourcePreview) -> Option<Content> {
+    let mut columns = preview.columns.iter();
+    let folder = columns.find(|column| column.name == "folder");
+    let has_classes = folder.is_some_and(|folder| {
+        // Many tar archives call their members `./1.png`.
+        let is_named = folder.samples.iter().all(|name| name != ".");
+        // Members that were not looked at may be in further folders.
+        let is_class = folder.distinct > 1 || !preview.is_all;
+        folder.missing == 0 && is_named && is_class
+    });
+    let is_found = preview.error.is_none() && preview.rows > 0;
+    is_found.then_some(Content::Images { has_classes })
+}
+
+/// Returns true if each member of an archive that was previewed as texts is one.
+pub(crate) fn texts_in(preview: &SourcePreview) -> bool {
+    preview.error.is_none() && preview.rows > 0 && preview.bad == 0
+}
+
+/// Returns true if `error` is that of an archive without a table.
+pub(crate) fn lacks_tables(error: &str) -> bool {
+    error.contains("no member has a known extension")
+}
+
+/// Number of texts by their endings among the members that `error` names, the error of an archive
+/// without a table; 0 if they are not most of these.
+pub(crate) fn named_texts(error: &str) -> u64 {
+    let (texts, others) = members_in(error);
+    match texts.len() > others.len() {
+        true => texts.len() as u64,
+        false => 0,
+    }
+}
+
+/// The location of an archive of texts, whose members `error` names.
+pub(crate) fn with_texts(location: &Location, error: &str) -> Location {
+    let (texts, others) = members_in(error);
+    let other_members = others.first().map(|name| {
+        format!(
+            "each member of the archive is a document, also one without the extension of a text, such as `{name}`; \
+             `archive.member` selects members"
+        )
+    });
+    Location {
+        content: Content::Texts { is_single: false },
+        has_folders: texts.iter().any(|name| name.contains('/')),
+        other_members,
+        ..location.clone()
+    }
+}
+
+/// Members that the error of an archive without a table names: texts by their endings, and others.
+fn members_in(error: &str) -> (Vec<&str>, Vec<&str>) {
+    let names = error.split_once("; it has `").map(|(_, names)| names);
+    let Some((names, _)) = names.and_then(|names| names.rsplit_once("`; set `format`")) else {
+        return (Vec::new(), Vec::new());
+    };
+    // A long list of names ends within a name.
+    let names = names.split("`, `").filter(|name| !name.ends_with("..."));
+    names.partition(|name| class_of(name) == Some(FileClass::Text))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_ingest::ColumnPreview;
+
+    use super::*;
+
+    #[test]
+    fn images_of_an_archive_have_classes_if_each_is_in_a_folder() {
+        let found_in = |missing: u64, samples: &[&str], is_all: bool| {
+            let folder = ColumnPreview {
+                name: "folder".to_owned(),
+                missing,
+                distinct: samples.len() as u64,
+                samples: samples.iter().map(|&name| name.to_owned()).collect(),
+                ..ColumnPreview::default()
+            };
+            images_in(&SourcePreview {
+                rows: 10,
+                is_all,
+                columns: vec![folder],
+                ..SourcePreview::default()
+            })
+        };
+        let found = |missing, samples: &[&str]| found_in(missing, samples, true);
+        let images = |has_classes| Some(Content::Images { has_classes });
+        assert_eq!(found(0, &["cat", "dog"]), images(true));
+        assert_eq!(found(1, &["cat", "dog"]), images(false));
+        assert_eq!(found(10, &[]), images(false));
+        assert_eq!(found(0, &["."]), images(false));
+        assert_eq!(found(0, &["photos"]), images(false));
+        assert_eq!(found_in(0, &["cat"], false), images(true));
+        assert_eq!(images_in(&SourcePreview::default()), None);
+    }
+
+    #[test]
+    fn an_archive_has_texts_if_the_named_members_are_some() {
+        let error = |names: &str| {
+            format!(
+                "no member has a known extension (.csv or .parquet); it has `{names}`; set `format` and `archive.member`"
+            )
+        };
+        for (names, expected) in [
+            ("a.txt", 1),
+            ("a.txt`, `x/B.MD`, `a long na...", 2),
+            ("a.txt`, `b.txt`, `LICENSE", 2),
+            ("a.txt`, `b.docx", 0),
+            ("a long na...", 0),
+        ] {
+            assert_eq!(named_texts(&error(names)), expected, "{names}");
+            assert!(lacks_tables(&error(names)));
+        }
+        let other = "it has no central directory at its end";
+        assert_eq!((named_texts(other), lacks_tables(other)), (0, false));
+    }
+
+    #[test]
+    fn members_that_are_texts_by_no_extension_and_folders_are_decisions() {
+        let decisions = |names: &str| {
+            let error = format!("no member has a known extension; it has `{names}`; set `format`");
+            let location = Location::plain("x.zip", Content::Table, "x".to_owned());
+            let found = with_texts(&location, &error);
+            assert_eq!(found.content, Content::Texts { is_single: false });
+            found.decisions()
+        };
+        assert!(decisions("a.txt`, `b.txt").is_empty());
+        let found = decisions("pos/a.txt`, `neg/b.txt`, `LICENSE");
+        let starts = [
+            "each member of the archive is a document, also one without the extension of a text, such as `LICENSE`;",
+            "documents land without the names of their folders",
+        ];
+        assert_eq!(found.len(), 2, "{found:?}");
+        for (decision, start) in found.iter().zip(starts) {
+            assert!(decision.starts_with(start), "{decision}");
+        }
+    }
+}
