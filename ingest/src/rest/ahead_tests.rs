@@ -284,12 +284,13 @@ async fn values_are_requested_ahead_with_their_pages_and_read_in_order() {
         .map(|record| record.trim_end_matches('}'))
         .collect();
     assert_eq!(values, first);
-    // The second page of a later value is requested before an earlier value is read.
+    // The second page of a value is requested before the first pages of all others, whichever of the
+    // requests in flight ends first.
     let targets = server.targets();
     let second = targets
         .iter()
         .position(|target| target.contains("cursor=c0"));
-    assert!(second.unwrap() < 16, "{targets:?}");
+    assert!(second.unwrap() < 30, "{targets:?}");
 }
 
 #[tokio::test]
