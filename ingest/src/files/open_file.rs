@@ -253,7 +253,7 @@ fn note_empty(mark: &FileMark, notices: &Notices, is_emptied: bool) {
     };
     let rows = match is_emptied {
         true => {
-            " and no header, so the rows that landed from it stay; write it with its header alone to drop them"
+            ", without a header: the rows that landed from it stay; write it with its header alone to drop them"
         }
         false => "",
     };
