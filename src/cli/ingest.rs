@@ -121,7 +121,7 @@ pub(crate) struct RereadSource {
     /// Files by their addresses or the ends of these, such as `2026-03-*.csv`
     #[arg(long = "file", value_name = "PATTERN", conflicts_with_all = ["from", "to"], required_unless_present = "from")]
     pub(crate) files: Option<String>,
-    /// Drop the rows of files that no longer exist; by default such files are refused
+    /// Drop the rows of files that are not at `url`; by default such files are refused
     #[arg(long, requires = "files")]
     pub(crate) missing_too: bool,
     /// Report what would be re-read, and change nothing

@@ -387,7 +387,7 @@ mod tests {
         let nights: Vec<i64> = [21, 21, 69].into_iter().flat_map(closed).collect();
         let exchange = vec![nights; 20];
         assert_eq!(counts(&exchange).long, 0);
-        // Sensors with a few hours each, of which some are missing.
+        // Sensors with a few hours each, some of them missing.
         let hours = with_missing(15);
         let sensors: Vec<Vec<i64>> = hours.chunks(20).map(<[i64]>::to_vec).collect();
         let found = counts(&sensors);

@@ -56,7 +56,7 @@ fn other_weights() -> [Cells; 2] {
     [(1, 70), (2, 71)].map(|(sku, weight)| vec![json!(sku), json!(weight)])
 }
 
-/// Orders, of which only the latest version of each id is read.
+/// Orders; only the latest version of each id is read.
 fn keyed(dataset: &str) -> PipelineConfig {
     let mut config = pipeline(dataset);
     config.source[0].key = vec!["id".to_owned()];
