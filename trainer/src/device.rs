@@ -19,6 +19,7 @@ use crate::error::{Error, config as wrong};
 
 mod bus;
 mod choice;
+pub(crate) mod kernels;
 mod mask;
 mod wgpu;
 

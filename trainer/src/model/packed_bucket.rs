@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use crate::device::Upload as _;
+use crate::device::{Upload as _, kernels};
 
 /// Numbers between the places where entries may begin: 512 bytes, the coarsest alignment among the backends.
-const ALIGNMENT: usize = 128;
+pub(crate) const ALIGNMENT: usize = 128;
 
 /// Places of entries in a flat tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,13 +125,49 @@ impl Pack {
         tensors: impl IntoIterator<Item = (usize, Tensor<1>)>,
         device: &Device,
     ) -> Tensor<1> {
-        let mut packed = Tensor::zeros([self.len], device);
-        for (entry, tensor) in tensors {
-            let place = self.places[entry].range();
-            packed = packed.slice_assign([place], tensor);
+        let parts = tensors.into_iter().map(|(entry, tensor)| PlacedTensor {
+            begin: self.places[entry].begin,
+            tensor,
+        });
+        let mut parts: Vec<_> = parts.collect();
+        parts.sort_by_key(|part| part.begin);
+        if let Some(packed) = kernels::pack(&parts, self.len, device) {
+            return packed;
         }
-        packed
+        let place = |packed: Tensor<1>, PlacedTensor { begin, tensor }| {
+            let place = begin..begin + tensor.dims()[0];
+            packed.slice_assign([place], tensor)
+        };
+        parts
+            .into_iter()
+            .fold(Tensor::zeros([self.len], device), place)
     }
+
+    /// `N` values of each entry, for each [`ALIGNMENT`] numbers of the tensor on a device; those behind the entries have zeros.
+    pub(crate) fn settings<const N: usize>(
+        &self,
+        values_of: impl Fn(usize) -> [f64; N],
+        device: &Device,
+    ) -> Tensor<1> {
+        let mut settings = vec![0.0; self.len.div_ceil(ALIGNMENT) * N];
+        for (entry, place) in self.places.iter().enumerate() {
+            let values = values_of(entry).map(crate::float_casts::single);
+            let runs = place.begin / ALIGNMENT..place.range().end.div_ceil(ALIGNMENT);
+            for run in runs {
+                settings[run * N..(run + 1) * N].copy_from_slice(&values);
+            }
+        }
+        let len = settings.len();
+        Tensor::upload(TensorData::new(settings, [len]), device)
+    }
+}
+
+/// A tensor and its place in a pack.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedTensor {
+    /// Its first element in the pack.
+    pub(crate) begin: usize,
+    pub(crate) tensor: Tensor<1>,
 }
 
 /// A value for each element of a pack.

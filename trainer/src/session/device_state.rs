@@ -7,7 +7,7 @@
 mod batch_sums;
 mod rank_shares;
 
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use feedline_schemas::{config::OptimizerConfig, ids::Step};
 
 pub(crate) use self::{
@@ -15,8 +15,13 @@ pub(crate) use self::{
     rank_shares::{RankShares, ShareExchange},
 };
 use crate::{
-    device::{DeviceRead, DeviceReader, read},
+    device::{
+        DeviceRead, DeviceReader,
+        kernels::{GradientScale, JudgedSums, place},
+        read,
+    },
     error::Error,
+    float_casts::single,
     model::{
         engine::{ModelEngine, OnDevice},
         interface::Parameter,
@@ -24,7 +29,7 @@ use crate::{
     },
     optim::{
         average::Average,
-        optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
+        optimizer::{self, DeviceOptimizer, Optimizer, StateBucket, StepVerdict},
     },
 };
 
@@ -96,6 +101,17 @@ pub(crate) struct Stepping<'a> {
     pub(crate) average: Option<&'a Average>,
 }
 
+impl Stepping<'_> {
+    const fn gradient_scale(&self) -> GradientScale {
+        GradientScale {
+            factor: single(self.factor),
+            nominal: single(self.nominal),
+            loss_scale: single(self.loss_scale),
+            clip_norm: single(self.clip_norm),
+        }
+    }
+}
+
 /// Numbers of a step that are on their way to the host.
 #[derive(Debug)]
 pub(crate) struct StepReport {
@@ -128,28 +144,17 @@ impl StepReport {
     /// # Errors
     /// [`Error::Device`].
     pub(crate) fn finish(self) -> Result<StepNumbers, Error> {
-        let numbers = self.reading.finish()?;
-        let [
-            loss_sum,
-            unsmoothed_sum,
-            norm,
-            buffers,
-            taken,
-            ref of_ranks @ ..,
-        ] = numbers[..]
-        else {
-            unreachable!("five numbers are read at least")
-        };
-        let of_ranks = match *of_ranks {
-            [weight, stops] => Some([weight.into(), stops.into()]),
+        let numbers: Vec<f64> = self.reading.finish()?.into_iter().map(f64::from).collect();
+        let of_ranks = match numbers.len() {
+            place::OF_RANKS => Some([numbers[place::WEIGHT], numbers[place::STOPS]]),
             _ => None,
         };
         Ok(StepNumbers {
-            loss_sum: loss_sum.into(),
-            unsmoothed_sum: unsmoothed_sum.into(),
-            norm: norm.into(),
-            buffers: buffers.into(),
-            taken: taken > 0.5,
+            loss_sum: numbers[place::LOSS],
+            unsmoothed_sum: numbers[place::UNSMOOTHED],
+            norm: numbers[place::NORM],
+            buffers: numbers[place::BUFFERS],
+            taken: numbers[place::GOOD] > 0.5,
             of_ranks,
             losses: self.losses,
         })
@@ -308,24 +313,28 @@ impl DeviceState {
         let of_buffers = observed
             .clone()
             .map_or_else(|| self.zero(), optimizer::total);
-        let all = Tensor::cat(vec![loss_sum.clone(), norm.clone(), of_buffers.clone()], 0);
-        let good = all.is_finite().all();
-        let factor = match &of_ranks {
-            Some(of_ranks) => of_ranks.factor(stepping.nominal, stepping.loss_scale),
-            None => Tensor::full([1], stepping.factor, &self.device),
+        let sums = JudgedSums {
+            loss: loss_sum,
+            unsmoothed: unsmoothed_sum,
+            norm,
+            buffers: of_buffers,
+            of_ranks: of_ranks.map(|of| [of.weight, of.stops]),
         };
-        self.update((gradient, norm.clone(), factor), &good, stepping);
+        let verdict = StepVerdict::judge(sums, stepping.gradient_scale());
+        let (number, rate) = (stepping.number, stepping.rate);
+        let weights = &self.weights.trained;
+        self.weights.trained = self
+            .optimizer
+            .step(weights, gradient, &verdict, number, rate);
         if let Some(observed) = observed {
             let buffers = &self.weights.buffers;
             let moved = buffers.clone() + (observed - buffers.clone()) * stepping.buffer_share;
-            self.weights.buffers = optimizer::chosen(&good, moved, buffers.clone());
+            self.weights.buffers = optimizer::chosen(&verdict.good(), moved, buffers.clone());
         }
         self.gather_weights(exchange)?;
-        self.update_average(Some(&good), stepping.number, stepping.average);
-        let mut seen = vec![loss_sum, unsmoothed_sum, norm, of_buffers, good.float()];
-        seen.extend(of_ranks.into_iter().flat_map(|of| [of.weight, of.stops]));
+        self.update_average(Some(&verdict), number, stepping.average);
         Ok(StepReport {
-            reading: self.reader.begin(Tensor::cat(seen, 0)),
+            reading: self.reader.begin(verdict.numbers().clone()),
             losses,
         })
     }
@@ -345,11 +354,11 @@ impl DeviceState {
     ) {
         self.downloaded = false;
         let gradient = self.optimizer.pack().upload(gradient, &self.device);
-        let scale = Tensor::full([1], scale, &self.device);
-        let good = scale.clone().is_finite();
-        let moved = &self.weights.trained;
-        let along = (gradient, scale);
-        self.weights.trained = self.optimizer.step(moved, along, &good, number, rate);
+        let verdict = StepVerdict::taken(scale, &self.device);
+        let weights = &self.weights.trained;
+        self.weights.trained = self
+            .optimizer
+            .step(weights, gradient, &verdict, number, rate);
         if self.buffers.entries() > 0 {
             self.weights.buffers = self.buffers.upload(bucket, &self.device);
         }
@@ -405,31 +414,10 @@ impl DeviceState {
         (self.buffers.entries() > 0).then(|| self.buffers.join(found, &self.device))
     }
 
-    fn update(
-        &mut self,
-        (gradient, norm, factor): (Tensor<1>, Tensor<1>, Tensor<1>),
-        good: &Tensor<1, Bool>,
-        stepping: Stepping<'_>,
-    ) {
-        let scale = if stepping.clip_norm > 0.0 {
-            let clipped = (norm * factor.clone()).recip() * stepping.clip_norm;
-            clipped.clamp_max(1.0) * factor
-        } else {
-            factor
-        };
-        self.weights.trained = self.optimizer.step(
-            &self.weights.trained,
-            (gradient, scale),
-            good,
-            stepping.number,
-            stepping.rate,
-        );
-    }
-
-    /// Moves the average, where one is kept, after step number `number`, and where `good`, if there is one, is true.
+    /// Moves the average, where one is kept, after step number `number`, if that was taken by the verdict, if there is one.
     pub(crate) fn update_average(
         &mut self,
-        good: Option<&Tensor<1, Bool>>,
+        verdict: Option<&StepVerdict>,
         number: u64,
         of_host: Option<&Average>,
     ) {
@@ -437,13 +425,14 @@ impl DeviceState {
             return;
         };
         let share = of_host.share(Step::new(number));
+        let good = verdict.map(StepVerdict::good);
         for (average, weights) in [
             (&mut average.trained, &self.weights.trained),
             (&mut average.of_others, &self.weights.of_others),
             (&mut average.buffers, &self.weights.buffers),
         ] {
             let moved = average.clone() + (weights.clone() - average.clone()) * share;
-            *average = match good {
+            *average = match &good {
                 Some(good) => optimizer::chosen(good, moved, average.clone()),
                 None => moved,
             };

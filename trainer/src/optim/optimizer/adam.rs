@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
 use crate::{
+    device::kernels::{self, AdamConstants, KernelStep},
     float_casts::{exact, single},
     model::interface::Parameter,
 };
@@ -17,18 +18,6 @@ pub(super) struct Adam {
     pub(super) beta1: f64,
     pub(super) beta2: f64,
     pub(super) epsilon: f64,
-}
-
-/// One step's constants, in the precision of the bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AdamConstants {
-    beta1: f32,
-    one_minus_beta1: f32,
-    beta2: f32,
-    one_minus_beta2: f32,
-    epsilon: f32,
-    first_scale: f32,
-    second_root_scale: f32,
 }
 
 impl Adam {
@@ -103,6 +92,18 @@ impl Algorithm for Adam {
             .for_each(|(((weights, gradients), first), second)| {
                 update(c, weights, gradients, first, second);
             });
+    }
+
+    fn step_by_kernel(
+        &self,
+        of: KernelStep<'_>,
+        step: u64,
+        state: &[Tensor<1>],
+    ) -> Option<Tensor<1>> {
+        let [first, second] = state else {
+            unreachable!("two moments")
+        };
+        kernels::adam(of, self.moments(step), [first, second])
     }
 
     fn step_on_device(

@@ -5,9 +5,12 @@ use std::{fmt::Debug, ops::Range};
 use burn::tensor::Tensor;
 
 use super::device_sums::length;
-use crate::model::{
-    interface::Parameter,
-    packed_bucket::{Pack, Spread},
+use crate::{
+    device::kernels::KernelStep,
+    model::{
+        interface::Parameter,
+        packed_bucket::{Pack, Spread},
+    },
 };
 
 /// Elements one task updates; also the pieces of sums, so it is part of what a run computes.
@@ -20,6 +23,17 @@ pub(super) trait Algorithm: Debug + Send + Sync {
 
     /// Updates one parameter and its parts of the buckets, which come in the order of [`Algorithm::state`].
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]);
+
+    /// The weights of all parameters after step number `step` by one kernel of a device, which writes `state` too; `None`
+    /// where there is no such kernel.
+    fn step_by_kernel(
+        &self,
+        _of: KernelStep<'_>,
+        _step: u64,
+        _state: &[Tensor<1>],
+    ) -> Option<Tensor<1>> {
+        None
+    }
 
     /// The weights of all parameters after the same step on a device; `state` becomes that after it.
     fn step_on_device(

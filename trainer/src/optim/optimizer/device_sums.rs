@@ -2,9 +2,14 @@
 
 use burn::tensor::{Bool, Tensor};
 
+use crate::device::kernels;
+
 /// The Euclidean length of a vector, `[1]`. Not finite when an element is not; elements up to the largest f32 do not
 /// overflow.
 pub(crate) fn length(x: Tensor<1>) -> Tensor<1> {
+    if let Some(length) = kernels::length(&x) {
+        return length;
+    }
     let largest = in_stages(x.clone().abs(), |x| x.max_dim(1)).clamp_min(f32::MIN_POSITIVE);
     let shares = x / largest.clone();
     total(shares.clone() * shares).sqrt() * largest
@@ -12,6 +17,9 @@ pub(crate) fn length(x: Tensor<1>) -> Tensor<1> {
 
 /// The sum of a vector, `[1]`, in an order that follows from its length.
 pub(crate) fn total(x: Tensor<1>) -> Tensor<1> {
+    if let Some(total) = kernels::total(&x) {
+        return total;
+    }
     in_stages(x, |x| x.sum_dim(1))
 }
 

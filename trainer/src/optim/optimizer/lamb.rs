@@ -6,11 +6,11 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    adam::{Adam, AdamConstants},
+    adam::Adam,
     algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update, trust_ratio},
     device_sums,
 };
-use crate::{float_casts::single, model::interface::Parameter};
+use crate::{device::kernels::AdamConstants, float_casts::single, model::interface::Parameter};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

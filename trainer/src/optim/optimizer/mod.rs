@@ -22,6 +22,7 @@ mod settings;
 mod sgd;
 mod share;
 mod state;
+mod verdict;
 
 pub(crate) use self::{
     device_sums::{chosen, length, total},
@@ -32,6 +33,7 @@ pub(crate) use self::{
     settings::{check_groups, resolve},
     share::shares,
     state::{StateBucket, StateLayout},
+    verdict::StepVerdict,
 };
 
 #[cfg(test)]

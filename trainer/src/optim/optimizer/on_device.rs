@@ -4,7 +4,7 @@
 //! sums are in an order of their own, so a step is that of the processor up to rounding; on one device it is the same bits
 //! each time. A step that must not be taken is suppressed by the device itself: whoever asks for it need not know yet.
 
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use feedline_schemas::config::OptimizerConfig;
 
 use super::{
@@ -12,10 +12,15 @@ use super::{
     device_sums::chosen,
     selection,
     state::StateBucket,
+    verdict::StepVerdict,
 };
 use crate::{
-    device::read,
+    device::{
+        kernels::{self, KernelStep},
+        read,
+    },
     error::Error,
+    float_casts::single,
     model::{
         interface::Parameter,
         packed_bucket::{Pack, Spread},
@@ -29,8 +34,12 @@ pub(crate) struct DeviceOptimizer {
     members: Vec<OptimizedParameter>,
     /// Places of the trained parameters.
     pack: Pack,
-    /// Each kind of state, and the places of its numbers.
-    state: Vec<(Pack, Tensor<1>)>,
+    /// Places of each kind of state.
+    places: Vec<Pack>,
+    /// Each kind of state. Kernels write it where it is, so nothing else may keep it.
+    state: Vec<Tensor<1>>,
+    /// Settings of the parameters for kernels: factor of the learning rate, weight decay times this factor, penalties.
+    settings: Tensor<1>,
     /// Factors of the learning rate, weight decay times these factors, and penalties.
     rate_factor: Spread,
     decay: Spread,
@@ -55,6 +64,13 @@ impl DeviceOptimizer {
             let values = pack.upload(&bucket.values, device);
             (pack, values)
         };
+        let (places, state) = state.iter().enumerate().map(of_bucket).unzip();
+        let settings_of = |i: usize| {
+            let member: &OptimizedParameter = &members[i];
+            let decay = member.rate_factor * member.weight_decay;
+            [member.rate_factor, decay, member.l2, member.l1]
+        };
+        let settings = pack.settings::<{ kernels::SETTINGS }>(settings_of, device);
         let spread =
             |of: &dyn Fn(&OptimizedParameter) -> f64| pack.spread(|i| of(&members[i]), device);
         Self {
@@ -63,7 +79,9 @@ impl DeviceOptimizer {
             weight_decay: spread(&|member| member.weight_decay),
             l2: spread(&|member| member.l2),
             l1: spread(&|member| member.l1),
-            state: state.iter().enumerate().map(of_bucket).collect(),
+            places,
+            state,
+            settings,
             algorithm,
             members,
             pack,
@@ -75,13 +93,13 @@ impl DeviceOptimizer {
         &self.pack
     }
 
-    /// The weights after step number `step` (the first is 1) along `gradient * scale` with learning rate `rate`, where `good`
-    /// is true; else weights and state stay as they are. `scale` and `good` are `[1]`.
+    /// The weights after step number `step` (the first is 1) along `gradient` with the scale of `verdict` and learning rate
+    /// `rate`, where the verdict is to take it; else weights and state stay as they are.
     pub(crate) fn step(
         &mut self,
         weights: &Tensor<1>,
-        (gradient, scale): (Tensor<1>, Tensor<1>),
-        good: &Tensor<1, Bool>,
+        gradient: Tensor<1>,
+        verdict: &StepVerdict,
         step: u64,
         rate: f64,
     ) -> Tensor<1> {
@@ -89,14 +107,25 @@ impl DeviceOptimizer {
         if self.members.is_empty() {
             return weights.clone();
         }
-        let mut gradient = gradient * scale;
+        let of_kernel = KernelStep {
+            gradient: &gradient,
+            numbers: verdict.numbers(),
+            settings: &self.settings,
+            weights,
+            rate: single(rate),
+        };
+        if let Some(moved) = self.algorithm.step_by_kernel(of_kernel, step, &self.state) {
+            return moved;
+        }
+        let good = &verdict.good();
+        let mut gradient = gradient * verdict.scale();
         if !self.l2.is(0.0) {
             gradient = gradient + self.l2.times(weights.clone(), 1.0);
         }
         if !self.l1.is(0.0) {
             gradient = gradient + self.l1.times(weights.clone().sign(), 1.0);
         }
-        let (places, mut state): (Vec<Pack>, Vec<Tensor<1>>) = self.state.iter().cloned().unzip();
+        let mut state = self.state.clone();
         let update = DeviceUpdate {
             gradient,
             step,
@@ -106,12 +135,12 @@ impl DeviceOptimizer {
             decay: &self.decay,
             members: &self.members,
             pack: &self.pack,
-            places: &places,
+            places: &self.places,
         };
         let moved = self
             .algorithm
             .step_on_device(update, weights.clone(), &mut state);
-        for ((_, held), new) in self.state.iter_mut().zip(state) {
+        for (held, new) in self.state.iter_mut().zip(state) {
             *held = chosen(good, new, held.clone());
         }
         chosen(good, moved, weights.clone())
@@ -122,7 +151,7 @@ impl DeviceOptimizer {
     /// # Errors
     /// [`Error::Device`].
     pub(crate) fn download(&self, buckets: &mut [StateBucket]) -> Result<(), Error> {
-        for ((pack, values), bucket) in self.state.iter().zip(buckets) {
+        for ((pack, values), bucket) in self.places.iter().zip(&self.state).zip(buckets) {
             pack.unpack(&read(values.clone())?, &mut bucket.values);
         }
         Ok(())

@@ -6,7 +6,11 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::algorithm::{Algorithm, DeviceUpdate, PIECE, Update};
-use crate::{float_casts::single, model::interface::Parameter};
+use crate::{
+    device::kernels::{self, KernelStep, MomentumConstants},
+    float_casts::single,
+    model::interface::Parameter,
+};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,32 @@ impl Algorithm for Sgd {
                     *w = *w * keep - rate * along;
                 }
             });
+    }
+
+    fn step_by_kernel(
+        &self,
+        of: KernelStep<'_>,
+        step: u64,
+        state: &[Tensor<1>],
+    ) -> Option<Tensor<1>> {
+        let velocity = state.first()?;
+        let [kept, added] = if step == 1 {
+            [0.0, 1.0]
+        } else {
+            [single(self.momentum), single(1.0 - self.dampening)]
+        };
+        let [of_gradient, of_velocity] = if self.nesterov {
+            [1.0, single(self.momentum)]
+        } else {
+            [0.0, 1.0]
+        };
+        let numbers = MomentumConstants {
+            kept,
+            added,
+            of_gradient,
+            of_velocity,
+        };
+        kernels::momentum(of, numbers, velocity)
     }
 
     fn step_on_device(

@@ -62,15 +62,6 @@ impl BatchSums {
     }
 }
 
-impl RankSums {
-    /// Factor that makes of a gradient, divided by `nominal` and computed with a scaled loss, that of the mean, `[1]`.
-    pub(super) fn factor(&self, nominal: f64, loss_scale: f64) -> Tensor<1> {
-        let has_weight = self.weight.clone().greater_elem(0.0);
-        let factor = Tensor::full([1], nominal, &self.weight.device()) / self.weight.clone();
-        Tensor::ones_like(&factor).mask_where(has_weight, factor) / loss_scale
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,17 +92,6 @@ mod tests {
             let of_ranks = found.of_ranks.unwrap();
             assert_eq!(numbers(of_ranks.weight), [12.5]);
             assert_eq!(numbers(of_ranks.stops), [1.0]);
-        }
-    }
-
-    #[test]
-    fn the_factor_is_that_of_the_mean_and_harmless_without_weight() {
-        let device = Device::flex();
-        for (weight, expected) in [(4.0, 2.0), (0.0, 0.25)] {
-            let found = sums(None, &device).of_rank(weight, false, &device);
-            let of_ranks = BatchSums::of_ranks(&found).of_ranks.unwrap();
-            assert_eq!(numbers(of_ranks.factor(32.0, 4.0)), [expected], "{weight}");
-            assert_eq!(numbers(of_ranks.stops), [0.0]);
         }
     }
 }
