@@ -469,6 +469,12 @@ impl Http {
         self.transport.secretive.masked(body)
     }
 
+    /// Returns the secrets sent so far, to mask in messages about records.
+    #[must_use]
+    pub fn secret_masks(&self) -> redact::SecretMasks {
+        self.transport.secretive.masks()
+    }
+
     /// Origin that headers and credentials are sent to.
     #[must_use]
     pub fn origin(&self) -> &Origin {

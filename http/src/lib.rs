@@ -57,6 +57,8 @@ mod rotated_tokens;
 #[cfg(feature = "client")]
 mod secret_names;
 #[cfg(feature = "client")]
+mod secret_notations;
+#[cfg(feature = "client")]
 pub mod server_time;
 mod store_connector;
 #[cfg(any(test, feature = "testing"))]
@@ -64,7 +66,6 @@ pub mod testing;
 mod tls;
 #[cfg(feature = "client")]
 mod transport;
-mod watched_body;
 
 #[cfg(feature = "client")]
 pub use self::{
@@ -79,7 +80,7 @@ pub use self::{
     error::Error,
     hosts::{Hosts, Speculation},
     http_cause::HttpCause,
-    redact::redacted,
+    redact::{SecretMasks, redacted},
     request::{Request, RequestBody},
     retry::{
         Retry,

@@ -8,9 +8,13 @@ use std::{
 use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
+use crate::secret_notations::{LetterCase, find};
+
 /// Minimum length of masked secrets: shorter values would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
 const MASK: &str = "***";
+/// End of a shortened sample.
+const SHORTENED: &str = "...";
 /// More tokens than a source uses at a time.
 const MAX_LATE: usize = 64;
 /// Minimum length of session cookies. A shorter one may be a word such as the name of a language.
@@ -101,20 +105,67 @@ fn redacted_by(url: &Url, shows: impl Fn(&str, &str) -> bool) -> String {
     shown
 }
 
-/// Masks each `secret` in `body`. Returns the number of masks too.
-fn without(body: &Bytes, secret: &[u8]) -> (Bytes, u32) {
-    let (mut kept, mut rest, mut count) = (Vec::new(), &body[..], 0);
-    while let Some(at) = rest.windows(secret.len()).position(|part| part == secret) {
-        kept.extend_from_slice(&rest[..at]);
+/// Masks each `secret` in `body`, in any notation. Returns the number of masks too; `None` if there
+/// are none.
+fn without(body: &[u8], secret: &str, case: LetterCase) -> Option<(Vec<u8>, u32)> {
+    let (mut kept, mut rest, mut count) = (Vec::new(), body, 0);
+    while let Some(found) = find(rest, secret, case) {
+        kept.extend_from_slice(&rest[..found.start]);
         kept.extend_from_slice(MASK.as_bytes());
-        rest = &rest[at + secret.len()..];
+        rest = &rest[found.end..];
         count += 1;
     }
-    if count == 0 {
-        return (body.clone(), 0);
-    }
     kept.extend_from_slice(rest);
-    (kept.into(), count)
+    (count > 0).then_some((kept, count))
+}
+
+/// Secrets of a source, to mask in messages about its records.
+#[derive(Clone, Default)]
+pub struct SecretMasks(Vec<String>);
+
+impl std::fmt::Debug for SecretMasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SecretMasks({} secrets)", self.0.len())
+    }
+}
+
+impl SecretMasks {
+    /// Returns `text` with a mask in place of each secret, in any notation and letter case, and of
+    /// the beginning of one that a shortened sample ends with.
+    #[must_use]
+    pub fn mask(&self, text: &str) -> String {
+        let mut shown = text.to_owned();
+        for secret in &self.0 {
+            if let Some((kept, _)) = without(shown.as_bytes(), secret, LetterCase::Any) {
+                shown = String::from_utf8_lossy(&kept).into_owned();
+            }
+            shown = without_beginning(&shown, secret);
+        }
+        shown
+    }
+}
+
+/// Masks the beginning of `secret` before each mark of a shortened text.
+fn without_beginning(text: &str, secret: &str) -> String {
+    let mut parts = text.split(SHORTENED).peekable();
+    let mut shown = String::with_capacity(text.len());
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            shown += part;
+            break;
+        }
+        let mut begins = secret.char_indices().rev().map(|(end, _)| &secret[..end]);
+        let cut = begins.find(|begin| begin.len() >= MIN_SECRET_BYTES && part.ends_with(*begin));
+        match cut {
+            Some(begin) => {
+                shown += part.strip_suffix(begin).unwrap_or_default();
+                shown += MASK;
+            }
+            None => shown += part,
+        }
+        shown += SHORTENED;
+    }
+    shown
 }
 
 fn is_plain_number(value: &str) -> bool {
@@ -159,7 +210,10 @@ impl Secretive {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let late = late.iter().filter(|(_, is_proof)| *is_proof);
         let mut proofs = late.map(|(text, _)| text).chain(&self.proofs);
-        proofs.any(|proof| proof.len() >= MIN_SECRET_BYTES && text.contains(proof))
+        proofs.any(|proof| {
+            let is_long = proof.len() >= MIN_SECRET_BYTES;
+            is_long && find(text.as_bytes(), proof, LetterCase::Same).is_some()
+        })
     }
 
     /// Adds a credential from a response, such as a token; the last [`MAX_LATE`] of them are kept.
@@ -182,30 +236,30 @@ impl Secretive {
         }
     }
 
-    /// Adds a string to mask in archived bodies, also in its JSON-escaped form.
+    /// Adds a string to mask in archived bodies and in messages about records.
     pub(crate) fn mask(&mut self, text: &str) {
         if text.len() < MIN_SECRET_BYTES {
             return;
         }
         self.masked.push(text.to_owned());
-        let json = serde_json::Value::from(text).to_string();
-        let json = json
-            .strip_prefix('"')
-            .and_then(|json| json.strip_suffix('"'));
-        self.masked
-            .extend(json.filter(|json| *json != text).map(ToOwned::to_owned));
         self.masked.sort_unstable_by_key(|text| Reverse(text.len()));
+    }
+
+    /// Returns the strings that [`masked`](Self::masked) masks at present.
+    pub(crate) fn masks(&self) -> SecretMasks {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = late.iter().filter(|(_, is_proof)| *is_proof);
+        let secrets = late.map(|(text, _)| text).chain(&self.masked);
+        SecretMasks(secrets.cloned().collect())
     }
 
     /// Returns `body` with a mask in place of each secret, and the number of masks.
     pub(crate) fn masked(&self, body: &Bytes) -> (Bytes, u32) {
-        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        let late = late.iter().filter(|(_, is_proof)| *is_proof);
-        let secrets = late.map(|(text, _)| text).chain(&self.masked);
         let (mut kept, mut count) = (body.clone(), 0);
-        for secret in secrets {
-            let (bytes, found) = without(&kept, secret.as_bytes());
-            (kept, count) = (bytes, count + found);
+        for secret in &self.masks().0 {
+            if let Some((bytes, found)) = without(&kept, secret, LetterCase::Same) {
+                (kept, count) = (bytes.into(), count + found);
+            }
         }
         (kept, count)
     }
@@ -228,7 +282,9 @@ impl Secretive {
         let mut text = String::from_utf8_lossy(body).into_owned();
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in late.iter().map(|(text, _)| text).chain(&self.known) {
-            text = text.replace(secret, MASK);
+            if let Some((kept, _)) = without(text.as_bytes(), secret, LetterCase::Any) {
+                text = String::from_utf8_lossy(&kept).into_owned();
+            }
         }
         let is_readable = !text.contains(['\u{fffd}', '\0']);
         let line = text
@@ -302,6 +358,48 @@ mod tests {
         assert_eq!(count, 4);
         let plain = Bytes::from_static(&[0xff, 0]);
         assert_eq!(secretive.masked(&plain), (plain, 0));
+    }
+
+    #[test]
+    fn archived_bodies_have_a_mask_where_a_secret_was_escaped() {
+        let mut secretive = Secretive::default();
+        secretive.mask("K7/MD+EN");
+        let body = Bytes::from_static(br"a K7\/MD+EN, K7\/MD\u002BEN, K7%2FMD%2BEN, k7/md+en");
+        let (kept, count) = secretive.masked(&body);
+        assert_eq!(kept, "a ***, ***, ***, k7/md+en");
+        assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn excerpts_mask_a_secret_in_any_notation_and_letter_case() {
+        let mut secretive = Secretive::default();
+        secretive.add("wJalrXUt/K7+pä");
+        secretive.add("Key");
+        let body = r#"{"e":"wJalrXUt\/K7\u002bp\u00E4 or WJALRXUT/K7+pä, wJalrXUt%2fK7%2Bp%c3%a4, wJalrXUt&#x2F;K7&plus;pä; the key"}"#;
+        assert_eq!(
+            secretive.excerpt(body.as_bytes()),
+            r#": `{"e":"*** or ***, ***, ***; the key"}`"#
+        );
+        secretive.add_proof("wJalrXUt/K7");
+        assert!(secretive.is_revealed_by("next=wJalrXUt%2FK7"));
+        assert!(!secretive.is_revealed_by("next=wJalrXUt"));
+    }
+
+    #[test]
+    fn samples_of_records_mask_secrets_and_the_beginning_of_a_shortened_one() {
+        let mut secretive = Secretive::default();
+        secretive.mask("canary-0123456789");
+        secretive.add_late("late-token");
+        let masks = secretive.masks();
+        assert_eq!(
+            masks.mask("`a` (`canary-0123456789`), CANARY-0123456789, `late-token`"),
+            "`a` (`***`), ***, `***`"
+        );
+        assert_eq!(
+            masks.mask("such as `my canary-01...`, can..., more..."),
+            "such as `my ***...`, can..., more..."
+        );
+        assert_eq!(format!("{masks:?}"), "SecretMasks(2 secrets)");
     }
 
     #[test]

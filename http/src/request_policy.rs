@@ -36,7 +36,7 @@ pub enum Sent {
         /// Its headers.
         headers: HeaderMap,
     },
-    /// No response.
+    /// No response, or one with a truncated body.
     Failed {
         /// Reason.
         reason: String,
@@ -73,14 +73,12 @@ pub enum Sent {
 #[async_trait]
 pub trait RequestPolicy: Debug + Send + Sync {
     /// Sends a request to `url`: waits until it may be sent, calls `once` with the credentials for
-    /// that URL, and calls it again as often as the policy retries. The last response is the store's.
+    /// that URL, and calls it again as often as the policy retries. The last response is the store's,
+    /// with its complete body.
     ///
     /// # Errors
     /// The reason and remedy. The store does not retry then.
     async fn send(&self, method: &Method, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
-
-    /// Notes that the body of a response from `url` broke: the next request to it is for the rest.
-    fn note_broken_body(&self, _url: &Url) {}
 }
 
 impl Sent {
@@ -100,7 +98,7 @@ impl Sent {
 }
 
 /// Innermost cause, which names the problem. None shows the URL.
-fn innermost(error: &HttpError) -> String {
+pub(crate) fn innermost(error: &HttpError) -> String {
     let first: &dyn std::error::Error = error;
     let causes = std::iter::successors(Some(first), |error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()

@@ -22,6 +22,8 @@ const LETTERS: usize = 6;
 /// Returns true if a header or parameter with this name and value seems to hold credentials.
 #[must_use]
 pub fn is_secret(name: &str, value: &str) -> bool {
+    let last = name.rsplit(['-', '_', '.']).next();
+    let is_type = last.is_some_and(|word| word.eq_ignore_ascii_case("type"));
     let name: String = name
         .chars()
         .filter(|c| !matches!(c, '-' | '_' | '.'))
@@ -30,7 +32,7 @@ pub fn is_secret(name: &str, value: &str) -> bool {
     let is_named = WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part));
     let is_other = OTHERS.iter().any(|part| name.contains(part));
     let is_number = value.bytes().all(|b| b.is_ascii_digit()) && value.len() < 16;
-    is_named && !is_other && !is_number && value.len() >= LETTERS
+    is_named && !is_type && !is_other && !is_number && value.len() >= LETTERS
 }
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ mod tests {
             "client_secret",
             "key",
             "PRIVATE-TOKEN",
+            "token_prototype",
             "password",
         ] {
             assert!(is_secret(name, value), "{name}");
@@ -59,6 +62,8 @@ mod tests {
             "cursor",
             "keyword",
             "sort_key",
+            "api_key_type",
+            "Authorization-Type",
             "X-CSRF-Token",
             "accept",
         ] {

@@ -21,19 +21,19 @@ use futures::FutureExt as _;
 use object_store::{
     ClientOptions,
     client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+        HttpResponseBody, HttpService,
     },
 };
-use reqwest::{Client, ClientBuilder, header::HeaderMap, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Method, StatusCode, header::HeaderMap, redirect::Policy};
 use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
 use crate::{
     guard::{Guard, REFUSED, Verdict, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
-    request_policy::{RequestPolicy, Sent, TryCredentials},
+    request_policy::{RequestPolicy, Sent, TryCredentials, innermost},
     tls::Tls,
-    watched_body::watch_body,
 };
 
 /// User agent with a contact URL.
@@ -85,7 +85,8 @@ pub struct WebOptions {
     pub requests: Arc<AtomicU64>,
     /// Headers of each request to an origin, wherever the store is.
     pub headers: Option<(Origin, HeaderMap)>,
-    /// Rates, waits, retries and credentials. Default: requests are sent at once, and repeated as the client does.
+    /// Rates, waits, retries and credentials; a truncated body is a failed try. Default: requests are sent at once, and
+    /// repeated as the client does.
     /// It does not apply to reads that are tried once.
     pub policy: Option<Arc<dyn RequestPolicy>>,
 }
@@ -168,6 +169,31 @@ impl HttpConnector for StoreConnector {
             has_deadline: self.has_deadline,
         }))
     }
+}
+
+/// Returns true if a server has no `HEAD`. The headers of `GET` are then those that were asked for.
+fn refuses_head(method: &Method, answer: &HttpResponse) -> bool {
+    let has_none = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
+    *method == Method::HEAD && has_none.contains(&answer.status())
+}
+
+/// A body that broke before its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the body was truncated: {0}")]
+struct TruncatedBody(String);
+
+/// Reads the body of a successful `GET` to its end, so that a truncated one is a failed try. The store
+/// would request the rest of it by its own rules, and only where the server reports a version.
+async fn read_body(method: &Method, answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if *method != Method::GET || !answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let body = body.bytes().await.map_err(|error| {
+        let reason = innermost(&error);
+        HttpError::new(HttpErrorKind::Interrupted, TruncatedBody(reason))
+    })?;
+    Ok(HttpResponse::from_parts(head, HttpResponseBody::from(body)))
 }
 
 fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
@@ -283,11 +309,21 @@ impl Asking {
                 let unsent = |_| refused("a query with credentials cannot be sent");
                 *request.uri_mut() = url.as_str().parse().map_err(unsent)?;
             }
-            let answer = client.execute(request).await;
+            let answer = client.execute(request.clone()).await;
             if !answer.as_ref().is_err_and(is_refused) {
                 requests.fetch_add(1, Ordering::Relaxed);
             }
-            answer
+            if !answer
+                .as_ref()
+                .is_ok_and(|answer| refuses_head(&method, answer))
+            {
+                return answer;
+            }
+            *request.method_mut() = Method::GET;
+            requests.fetch_add(1, Ordering::Relaxed);
+            let answer = client.execute(request).await;
+            // The connection ends before the body does.
+            answer.map(|answer| answer.map(|_| HttpResponseBody::from(Vec::new())))
         };
         let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
         let Some(policy) = policy else {
@@ -296,7 +332,10 @@ impl Asking {
         let last = Mutex::new(None);
         let send = |credentials| {
             let sending = async {
-                let answer = once(credentials).await;
+                let answer = match once(credentials).await {
+                    Ok(answer) => read_body(&method, answer).await,
+                    failed => failed,
+                };
                 let sent = Sent::of(&answer, answer.as_ref().is_err_and(is_refused));
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 sent
@@ -309,7 +348,7 @@ impl Asking {
             // Its own message says where it led to.
             (_, Some(Err(error))) if is_refused(&error) => Err(error),
             (Err(reason), _) => Err(refused(reason)),
-            (Ok(()), Some(answer)) => answer.map(|answer| watch_body(answer, at, policy)),
+            (Ok(()), Some(answer)) => answer,
             (Ok(()), None) => Err(refused("no request was sent")),
         }
     }

@@ -11,8 +11,9 @@ use url::Url;
 
 use crate::rest::reference;
 
-/// Warns of a source with probable secrets in plain text; `None` if it has none.
-pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
+/// Warns of a source with probable secrets in plain text; `None` if it has none. Needs no data.
+#[must_use]
+pub fn warn_of_plain_secrets(config: &SourceConfig) -> Option<Warning> {
     let mut places = Vec::new();
     for (name, value) in &config.headers {
         if matches!(value, TextOrSecret::Text(text) if is_secret(name, text)) {
@@ -48,9 +49,13 @@ pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
         }
     }
     let key = places.first()?.clone();
+    let seem = match places.len() {
+        1 => "seems",
+        _ => "seem",
+    };
     let all = places.join("`, `");
     let message = format!(
-        "`{all}` seems to hold a secret in plain text, visible to every reader of the configuration; use a reference: a header or a field of a body as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
+        "`{all}` {seem} to hold a secret in plain text, visible to every reader of the configuration; use a reference: a header or a field of a body as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
     );
     Some(Warning::new("plain_secret", message).with_key(&key))
 }
@@ -105,10 +110,10 @@ mod tests {
             })),
             ..BodyConfig::default()
         });
-        let warning = warning(&config).unwrap();
+        let warning = warn_of_plain_secrets(&config).unwrap();
         assert_eq!(warning.code, "plain_secret");
         assert_eq!(warning.key.as_deref(), Some("headers.X-Api-Key"));
-        let begin = "`headers.X-Api-Key`, `params.api_key`, `body.json.deep.password`, `url` seems to hold a secret";
+        let begin = "`headers.X-Api-Key`, `params.api_key`, `body.json.deep.password`, `url` seem to hold a secret";
         assert!(warning.message.starts_with(begin), "{}", warning.message);
         assert!(!warning.message.contains("canary"), "{}", warning.message);
     }
@@ -116,6 +121,7 @@ mod tests {
     #[test]
     fn references_and_plain_settings_are_not_warned_of() {
         let mut config = testing::config("https://h/?page=2&sort_key=date", Default::default());
+        config.params.insert("api_key_type".into(), "public".into());
         let reference = SecretRef {
             env: Some("KEY".into()),
             file: None,
@@ -125,6 +131,6 @@ mod tests {
         config.headers.insert("X-Api-Key".into(), secret);
         let text = TextOrSecret::Text("application/json".into());
         config.headers.insert("Accept".into(), text);
-        assert_eq!(warning(&config), None);
+        assert_eq!(warn_of_plain_secrets(&config), None);
     }
 }

@@ -178,3 +178,24 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
         check("another host", &head);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_in_a_record_is_masked_in_warnings_about_its_values() {
+    let numbers: String = (0..50).map(|id| format!("{{\"id\": {id}}}, ")).collect();
+    let body = format!("{{\"items\": [{numbers}{{\"id\": \"secret-CANARY\"}}]}}");
+    let server = Scripted::start([ok(&body)]).await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    let auth = proofs("http://h/token").swap_remove(0);
+    config.auth = Some(auth);
+    let context = testing::context();
+    let (lines, report) = traced(Box::pin(run_source(&config, &context))).await;
+    check("log", &lines);
+    let report = report.unwrap();
+    check_debug("report", &report);
+    let mut warnings = report.warnings.iter();
+    let warning = warnings.find(|held| held.code == "mixed_types").unwrap();
+    assert!(warning.message.contains("***"), "{}", warning.message);
+    let log = landed(&context.root, &config.name).await.unwrap().unwrap();
+    check_debug("entries", &log.entries);
+}
