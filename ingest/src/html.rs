@@ -39,7 +39,7 @@ mod visits_ahead;
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
-use feedline_http::redacted;
+use feedline_http::{SecretMasks, redacted, redacted_location};
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -53,7 +53,7 @@ use url::Url;
 use self::{
     address::{Patterns, normalized},
     canonical::Canonicals,
-    fetcher::PageFetcher,
+    fetcher::{NOT_FOUND, PageFetcher},
     invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
     reader::{Contents, Readers, Rules},
@@ -116,6 +116,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         drift: Drift::default(),
         canonicals: Canonicals::default(),
         invalid_bytes: InvalidBytes::default(),
+        missing_sitemaps: Vec::new(),
         failures: HashMap::new(),
         landed: 0,
         empty_rows: 0,
@@ -158,6 +159,8 @@ struct Crawl {
     drift: Drift,
     canonicals: Canonicals,
     invalid_bytes: InvalidBytes,
+    /// Addresses of sitemaps that the configuration names and the server does not have.
+    missing_sitemaps: Vec<String>,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
@@ -248,6 +251,10 @@ impl Source for Crawl {
             requests: self.visitor.site.requests(),
             retries: self.visitor.site.retries(),
         }
+    }
+
+    fn secret_masks(&self) -> SecretMasks {
+        self.visitor.site.secret_masks()
     }
 }
 
@@ -362,7 +369,12 @@ impl Crawl {
                 self.walk.sitemap(&at, &sitemap, crawled);
             }
             Visit::Redirect(url) => self.walk.redirect(&at, url, crawled),
-            Visit::Skipped(reason) => skip(crawled, reason),
+            Visit::Skipped(reason) => {
+                if reason == NOT_FOUND && at.is_sitemap && at.is_start {
+                    crawled.warnings.push(self.warn_of_missing_sitemap(&at.url));
+                }
+                skip(crawled, reason);
+            }
             Visit::Failed {
                 reason,
                 error,
@@ -412,6 +424,17 @@ impl Crawl {
         }
         let invalid = self.invalid_bytes.count(url, contents);
         crawled.warnings.extend(invalid);
+    }
+
+    /// Warns of sitemaps of the configuration that the server does not have.
+    fn warn_of_missing_sitemap(&mut self, url: &str) -> Warning {
+        self.missing_sitemaps
+            .push(format!("`{}`", redacted_location(url)));
+        let message = format!(
+            "{} does not exist (404 or 410), so pages that are named there only are not found; restore it, or correct this key before rows land (afterwards with `feedline ingest reset`)",
+            self.missing_sitemaps.join(", ")
+        );
+        Warning::new("missing_sitemap", message).with_key("crawl.sitemaps")
     }
 
     /// Warns of columns without a value in any row.

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use feedline_http::{
-    Again, Answer, Http, HttpCause, Request, Retry, USER_AGENT, Wanted,
+    Again, Answer, Http, HttpCause, Request, Retry, SecretMasks, USER_AGENT, Wanted,
     meter::{Cause, seconds},
     redacted,
 };
@@ -181,6 +181,11 @@ impl PageFetcher {
 
     pub(super) fn requests(&self) -> u64 {
         self.http.requests()
+    }
+
+    /// Secrets sent so far.
+    pub(super) fn secret_masks(&self) -> SecretMasks {
+        self.http.secret_masks()
     }
 
     pub(super) fn retries(&self) -> u64 {
@@ -454,6 +459,9 @@ fn wanted(headers: &HeaderMap, is_sitemap: bool) -> Wanted {
     }
 }
 
+/// Reason of a URL that no longer exists.
+pub(super) const NOT_FOUND: &str = "not_found";
+
 fn is_page(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     ["text/html", "application/xhtml+xml", "text/plain"]
@@ -471,7 +479,7 @@ fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetche
         _ if answer.redirect.is_some() => answer
             .redirect
             .map_or(Fetched::Skipped("not_a_url"), Fetched::Redirect),
-        404 | 410 => Fetched::Skipped("not_found"),
+        404 | 410 => Fetched::Skipped(NOT_FOUND),
         status if !answer.status.is_success() => Fetched::Failed {
             reason: "refused",
             error: Error::Http {

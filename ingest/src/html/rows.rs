@@ -5,7 +5,7 @@ use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::config::{PageConfig, PageExtract};
 use url::Url;
 
-use super::node_text::squeezed;
+use super::{node_text::squeezed, text_marks::shown_text};
 use crate::error::Error;
 
 /// Selector of the row itself.
@@ -147,7 +147,10 @@ fn cell(row: &NodeRef<'_>, place: &str, base: &Url) -> Value {
         return Value::Null;
     }
     let text = match attribute {
-        None => Some(squeezed(&found.text())),
+        None => {
+            let texts = found.nodes().iter().map(shown_text);
+            Some(squeezed(&texts.collect::<Vec<_>>().join(" ")))
+        }
         Some(name) => found.attr(name).map(|value| match name {
             // As the browser reads it.
             "href" | "src" => base
@@ -176,6 +179,39 @@ mod tests {
             columns: columns.collect::<BTreeMap<_, _>>(),
             ..PageConfig::default()
         }
+    }
+
+    #[test]
+    fn texts_of_a_row_are_those_that_a_page_shows() {
+        let html = "<section><b>Main St<br>Bern</b><i>50<span style='display: none'>99</span></i>\
+                    <u><div>1</div><div>2</div></u><s hidden>x<em>y</em></s><q>a<script>b()</script></q></section>";
+        let columns = [
+            ("street", "b"),
+            ("n", "i"),
+            ("two", "u"),
+            ("hidden", "s"),
+            ("q", "q"),
+        ];
+        let config = page("section", &columns);
+        let url = Url::parse("http://h/").unwrap();
+        let found = records(&Document::from(html), &url, &url, &config);
+        let [Record::Value(found)] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        let Value::Object(entries) = found else {
+            panic!("{found:?}")
+        };
+        let found: Vec<_> = entries.iter().skip(1).map(|(_, value)| value).collect();
+        let cell = |text: &str| Value::Cell(text.to_owned());
+        // In the order of the names: hidden, n, q, street, two. An element that is asked for may be hidden itself.
+        let expected = [
+            cell("xy"),
+            cell("50"),
+            cell("a"),
+            cell("Main St Bern"),
+            cell("1 2"),
+        ];
+        assert_eq!(found, expected.iter().collect::<Vec<_>>());
     }
 
     #[test]

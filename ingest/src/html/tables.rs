@@ -4,22 +4,28 @@ use dom_query::{Document, NodeRef};
 use feedline_readers::{record::Record, value::Value};
 use url::Url;
 
-use super::node_text::{attribute, squeezed};
+use super::{node_text::attribute, text_marks::shown_text};
 
 /// Most columns a cell may span; as the HTML standard has it.
 const MAX_SPAN: usize = 1_000;
 
 /// Returns a record for each row below the header of each table that has one. The first row is a
-/// header if all of its cells are `th` or it is in `thead`. A cell that spans several columns or
-/// rows counts in each of them.
+/// header if all of its cells are `th` or it is in `thead`; of a `thead`, all rows are. A cell that spans several columns or rows counts in each of them.
 pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
     let mut records = Vec::new();
     for (number, table) in document.select("table").nodes().iter().enumerate() {
-        let mut rows = grid(table).into_iter();
-        let Some(header) = rows.next().filter(|row| row.is_header) else {
+        let mut rows = grid(table).into_iter().peekable();
+        let mut header: Vec<Row> = Vec::new();
+        while let Some(row) = rows.next_if(|row| match header.is_empty() {
+            true => row.is_header,
+            false => row.is_in_head,
+        }) {
+            header.push(row);
+        }
+        if header.is_empty() {
             continue;
-        };
-        let names = names(&header.cells);
+        }
+        let names = names(&header_texts(&header));
         for row in rows.filter(|row| !row.is_header) {
             records.push(record(url, number, &names, row));
         }
@@ -52,6 +58,21 @@ fn record(url: &Url, table: usize, names: &[String], row: Row) -> Record {
     Record::Value(Value::Object(entries))
 }
 
+/// Texts of a header of several rows: for each column those from above to below, where one that spans rows counts once.
+fn header_texts(rows: &[Row]) -> Vec<String> {
+    let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+    let text = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.cells.get(column));
+        let mut texts: Vec<&str> = cells
+            .map(String::as_str)
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        texts.dedup();
+        texts.join(" ")
+    };
+    (0..columns).map(text).collect()
+}
+
 /// Names of columns: the header cells. An empty one becomes `column_<number>`, and a repeated one
 /// gets the suffix `_2` and so on.
 fn names(header: &[String]) -> Vec<String> {
@@ -74,6 +95,7 @@ fn names(header: &[String]) -> Vec<String> {
 struct Row {
     cells: Vec<String>,
     is_header: bool,
+    is_in_head: bool,
 }
 
 /// Returns the cells of a table, without those of nested tables.
@@ -98,7 +120,7 @@ fn grid(table: &NodeRef<'_>) -> Vec<Row> {
                     .unwrap_or(1)
                     .clamp(1, MAX_SPAN)
             };
-            let (columns, down, text) = (span("colspan"), span("rowspan"), squeezed(&cell.text()));
+            let (columns, down, text) = (span("colspan"), span("rowspan"), shown_text(&cell));
             for _ in 0..columns.min(MAX_SPAN.saturating_sub(cells.len())) {
                 let at = cells.len();
                 if hanging.len() <= at {
@@ -114,6 +136,7 @@ fn grid(table: &NodeRef<'_>) -> Vec<Row> {
             rows.push(Row {
                 cells,
                 is_header: in_head || all_head,
+                is_in_head: in_head,
             });
         }
     }
@@ -191,10 +214,40 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_has_the_text_that_a_page_shows() {
+        check(
+            "<table><tr><th>a<br>b<th>c<tr><td>1<br>2<td><ins>1</ins><x-c>2</x-c><tr><td>1<br>2<td><span style='display:none'>0050</span>50<tr><td><p>3</p><p>4</p><td>\
+             <i hidden>5</i></table>",
+            &[
+                r#"{"a b":"1 2","c":"12","table":0}"#,
+                r#"{"a b":"1 2","c":"50","table":0}"#,
+                r#"{"a b":"3 4","c":"5","table":0}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn a_header_of_several_rows_names_columns_by_all_of_them() {
+        check(
+            "<table><thead><tr><th rowspan=2>day<th colspan=2>price<th>note</tr><tr><th>EUR<th>USD<th></tr></thead>\
+             <tr><td>1<td>2<td>3<td>x<tr><th>day<th>EUR<th>USD<th>note</table>",
+            &[r#"{"day":"1","note":"x","price EUR":"2","price USD":"3","table":0}"#],
+        );
+    }
+
+    #[test]
+    fn a_title_of_a_section_below_the_header_names_no_column() {
+        check(
+            "<table><tr><th>a<th>b<tr><th colspan=2>North<tr><td>1<td>2</table>",
+            &[r#"{"a":"1","b":"2","table":0}"#],
+        );
+    }
+
+    #[test]
     fn a_table_inside_a_table_is_one_of_its_own() {
         check(
             "<table><tr><th>a<tr><td>x <table><tr><th>b<tr><td>y</table></table>",
-            &[r#"{"a":"x by","table":0}"#, r#"{"b":"y","table":1}"#],
+            &[r#"{"a":"x b y","table":0}"#, r#"{"b":"y","table":1}"#],
         );
     }
 }

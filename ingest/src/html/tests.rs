@@ -69,6 +69,7 @@ struct Found {
     /// Path of a record's URL, or reason and path of a reject.
     records: Vec<String>,
     skipped: BTreeMap<&'static str, u64>,
+    warnings: Vec<Warning>,
     pages: usize,
 }
 
@@ -86,9 +87,11 @@ impl Found {
                 Record::Bad { raw, reason, .. } => format!("{reason} {}", path_of(raw)),
             });
         }
-        for (reason, count) in &page.crawled.as_ref().unwrap().skipped {
+        let crawled = page.crawled.as_ref().unwrap();
+        for (reason, count) in &crawled.skipped {
             *self.skipped.entry(reason).or_default() += count;
         }
+        self.warnings.extend(crawled.warnings.iter().cloned());
     }
 }
 
@@ -482,11 +485,17 @@ async fn sitemaps_name_pages_and_further_sitemaps() {
     config.crawl.sitemaps = vec![
         server.url.join("/sitemap.xml").unwrap().into(),
         server.url.join("/bad.xml").unwrap().into(),
+        server.url.join("/gone.xml").unwrap().into(),
     ];
     config.crawl.deny = vec!["/private".into(), "/x".into()];
     let found = crawl(&config).await.unwrap();
     assert_eq!(found.records, ["/", "bad_sitemap /bad.xml", "/a"]);
-    assert_eq!(skipped(&found), [("sitemap", 2)]);
+    assert_eq!(skipped(&found), [("not_found", 1), ("sitemap", 2)]);
+    let [warning] = found.warnings.as_slice() else {
+        panic!("{:?}", found.warnings)
+    };
+    assert_eq!(warning.code, "missing_sitemap");
+    assert!(warning.message.contains("/gone.xml"), "{warning:?}");
 }
 
 #[tokio::test]

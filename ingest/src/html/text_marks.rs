@@ -7,7 +7,7 @@
 
 use dom_query::{Document, NodeRef};
 
-use super::node_text::attribute;
+use super::node_text::{attribute, squeezed};
 
 /// End of a text whose last word continues in the next one.
 const WORD_END: char = '\u{fdd0}';
@@ -32,6 +32,11 @@ const INLINE: &[&str] = &[
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
     "font", "i", "kbd", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong",
     "sub", "sup", "time", "tt", "u", "var", "wbr",
+];
+/// Other elements in a line, which are no part of a word of an article.
+const OBJECTS: &[&str] = &[
+    "audio", "button", "canvas", "img", "input", "ins", "label", "meter", "object", "output",
+    "progress", "ruby", "rb", "slot", "video",
 ];
 /// Those of `INLINE` that change the look of a part of a word.
 const WORD_PARTS: &[&str] = &[
@@ -104,6 +109,52 @@ pub(super) fn is_mostly_hidden(text: &str) -> bool {
         }
     }
     hidden > shown
+}
+
+/// Text of an element as a browser shows it, with every run of white space as one space. Blocks and line breaks separate
+/// words. Scripts and hidden elements in it are left out, the latter only if there is other text.
+pub(super) fn shown_text(of: &NodeRef<'_>) -> String {
+    let shown = text_within(of, false);
+    if shown.is_empty() {
+        return text_within(of, true);
+    }
+    shown
+}
+
+/// Part of an element on the way through it.
+enum ElementPart<'a> {
+    Node(NodeRef<'a>),
+    /// End of a block.
+    BlockEnd,
+}
+
+fn text_within(of: &NodeRef<'_>, with_hidden: bool) -> String {
+    let mut text = String::new();
+    let mut left = vec![ElementPart::Node(*of)];
+    while let Some(part) = left.pop() {
+        let ElementPart::Node(node) = part else {
+            text.push(' ');
+            continue;
+        };
+        if node.is_text() {
+            text.push_str(&node.text());
+            continue;
+        }
+        if node.id != of.id
+            && let Some(name) = node.node_name()
+        {
+            if IGNORED.contains(&&*name) || !with_hidden && is_hidden(&node, &name) {
+                continue;
+            }
+            if !INLINE.contains(&&*name) && !OBJECTS.contains(&&*name) && !name.contains('-') {
+                text.push(' ');
+                left.push(ElementPart::BlockEnd);
+            }
+        }
+        let children = node.children().into_iter().rev();
+        left.extend(children.map(ElementPart::Node));
+    }
+    squeezed(&text)
 }
 
 /// Removes the hidden elements of a page; returns its HTML.
