@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     config::{CsvConfig, PaginationKind, SourceConfig},
+    record::{join_path, split_path},
     report::Warning,
 };
 
@@ -14,7 +15,8 @@ use crate::{
     source_table::unit_of,
     source_type::ReadUnit,
     warnings::{
-        ERRORS_BESIDE_RECORDS, LIST_MOVED, NEXT_PAGE_NOT_REQUESTED, SHORT_MIDDLE_PAGE, is_end,
+        COMMON_CAP, ERRORS_BESIDE_RECORDS, LIST_MOVED, NEXT_PAGE_NOT_REQUESTED, SHORT_MIDDLE_PAGE,
+        is_end,
     },
 };
 
@@ -46,7 +48,11 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         "total_differs" | "total_changed" | "no_total" => {
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
-        "common_cap" => pages.common.max_records.is_none(),
+        COMMON_CAP => {
+            let common = &pages.common;
+            let has_total = common.total_path.is_some() || common.total_header.is_some();
+            common.max_records.is_none() && !has_total
+        }
         "null_list" => config.error_path.as_deref() != Some(""),
         ERRORS_BESIDE_RECORDS => config.error_path.is_none(),
         code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
@@ -72,8 +78,13 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
             .column
             .keys()
             .chain(&config.contract.required);
-        warning.code != NO_COMMON_COLUMN
-            || !declared.any(|name| warning.message.contains(&format!("`{name}`")))
+        let is_named = |name: &str| warning.message.contains(&format!("`{name}`"));
+        // Of NDJSON the first keys of paths are named.
+        let is_open = |name: &String| {
+            let keys = split_path(name);
+            !is_named(name) && !is_named(&join_path(keys.first().map(String::as_str)))
+        };
+        warning.code != NO_COMMON_COLUMN || declared.all(is_open)
     };
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
@@ -98,7 +109,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
 #[cfg(test)]
 mod tests {
     use feedline_readers::{record::Record, value::Value};
-    use feedline_schemas::config::DeclaredType;
+    use feedline_schemas::config::{Bounded, ColumnContract, DeclaredType};
     use serde_json::json;
 
     use super::*;
@@ -179,8 +190,10 @@ mod tests {
         let landed = [warning(NO_COMMON_COLUMN, message)];
         config.contract.required = vec!["in".to_owned()];
         assert_eq!(holding(&config, &landed), landed);
-        config.contract.column.entry("y".to_owned()).or_default();
-        assert_eq!(holding(&config, &landed), []);
+        for name in ["y", "x.id"] {
+            config.contract.column = [(name.to_owned(), ColumnContract::default())].into();
+            assert_eq!(holding(&config, &landed), [], "{name}");
+        }
     }
 
     #[test]
@@ -215,6 +228,18 @@ mod tests {
         assert_eq!(set(json!({"type": "page", "page_size": 20})), held);
         let filtered = json!({"type": "page", "page_size": 20, "empty_pages": 2});
         assert_eq!(set(filtered), []);
+    }
+
+    #[test]
+    fn a_possible_cap_is_no_warning_once_the_configuration_says_that_there_is_none() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let held = [warning("common_cap", "")];
+        assert_eq!(holding(&config, &held), held);
+        config.pagination.common.max_records = Bounded::new(1_000_000_000).ok();
+        assert_eq!(holding(&config, &held), []);
+        config.pagination.common.max_records = None;
+        config.pagination.common.total_path = Some("n".into());
+        assert_eq!(holding(&config, &held), []);
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub(crate) struct Paginator {
     repeats: u64,
     /// True if a source without a next link or cursor may be one that never names any.
     may_lack_next: bool,
+    /// Number of records at which an earlier page run ended, if the API may stop there.
+    possible_cap: Option<u64>,
     warnings: WarningChanges,
 }
 
@@ -180,6 +182,7 @@ impl Paginator {
             distinct: HashSet::new(),
             repeats: 0,
             may_lack_next: true,
+            possible_cap: None,
             warnings: WarningChanges::default(),
         })
     }

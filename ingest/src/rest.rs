@@ -31,7 +31,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use feedline_http::{Http, Request, Retry, server_time::Clocks};
+use feedline_http::{Http, Request, Retry, SecretMasks, server_time::Clocks};
 use feedline_readers::{notices::Notices, record::Record};
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -134,7 +134,8 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     let notices = Notices::default();
     let layout = Layout::new(config, &pages, &notices)?;
     let known_xml = layout.known_xml();
-    let fetcher = Fetcher::new(http, layout, pages.fields(), Arc::clone(&clock));
+    let missing = each.map(|each| each.missing);
+    let fetcher = Fetcher::new(http, layout, pages.fields(), missing, Arc::clone(&clock));
     Ok(Rest {
         answers: Answers::new(config, &pages),
         ahead: RequestsAhead::new(fetcher, retry, concurrency(config)),
@@ -291,11 +292,16 @@ impl Source for Rest {
             && self.pages.hashes_pages()
         {
             // In the archive, the response to the same request follows.
-            Box::pin(self.replay_page_before(&at, &request, error)).await?;
-            return self.next_page(position).await;
+            let replayed = Box::pin(self.replay_page_before(&at, &request, error)).await?;
+            return match replayed {
+                Some(restart) => Ok(restart),
+                None => self.next_page(position).await,
+            };
         }
-        if self.may_have_moved(&at, &tried) {
-            Box::pin(self.check_page_before(&at, &request)).await?;
+        if self.may_have_moved(&at, &tried)
+            && let Some(restart) = Box::pin(self.check_page_before(&at, &request)).await?
+        {
+            return Ok(restart);
         }
         let mut records = self.take_moved_up(&mut at.run, &request, clocks)?;
         let mut page = match tried {
@@ -371,6 +377,10 @@ impl Source for Rest {
             requests: self.ahead.http().requests(),
             retries: self.ahead.retries(),
         }
+    }
+
+    fn secret_masks(&self) -> SecretMasks {
+        self.ahead.http().secret_masks()
     }
 }
 

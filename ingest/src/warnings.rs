@@ -23,11 +23,14 @@ pub(crate) const NEXT_PAGE_NOT_REQUESTED: &str = "next_page_not_requested";
 pub(crate) const SHORT_MIDDLE_PAGE: &str = "short_middle_page";
 
 /// Code of the warning about a page run that continued behind records that had moved while it was
-/// interrupted.
+/// interrupted, or restarted since its last page no longer existed.
 pub(crate) const LIST_MOVED: &str = "list_moved";
 
 /// Code of the warning about a page with records and an error that the configuration does not name.
 pub(crate) const ERRORS_BESIDE_RECORDS: &str = "errors_beside_records";
+
+/// Code of the warning about an end at a number of records at which many APIs stop.
+pub(crate) const COMMON_CAP: &str = "common_cap";
 
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
 const ENDS: [&str; 17] = [
@@ -44,7 +47,7 @@ const ENDS: [&str; 17] = [
     "total_differs",
     "total_changed",
     "no_total",
-    "common_cap",
+    COMMON_CAP,
     "xml_end",
     "null_list",
     ERRORS_BESIDE_RECORDS,

@@ -64,6 +64,7 @@ fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
         assert!(!expected.is_empty(), "{kind}");
         assert!(landed(at, "again", kind) == expected, "{kind}");
     }
+    replay(at, "strict", &["--fail-on-rejects"]).expect(3);
     // Values that did not fit their column do now, and no response is copied.
     let widen = [
         "--set",

@@ -1,5 +1,5 @@
-//! Values that the server did not know (status 404): one wrong response must not drop them
-//! permanently.
+//! Values that the server did not know (status 404, or a failure beside an empty list): one wrong
+//! response must not drop them permanently.
 //!
 //! Each later pass requests the absent parts of a value again. A completely absent value costs one
 //! request.
@@ -67,7 +67,7 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
     (!absent.is_empty()).then(|| Warning {
         code: "values_absent".into(),
         message: format!(
-            "the server knew nothing of {} (status 404): {have} no rows, and each later run requests {them} again{more}",
+            "the server knew nothing of {} (status 404, or a failure beside an empty list): {have} no rows, and each later run requests {them} again{more}",
             counted(absent.len() as u64, "value")
         ),
         key: Some("for_each.missing".into()),

@@ -31,6 +31,7 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
             column: None,
             values: list(count).collect(),
             source: None,
+            name: "s".into(),
         }),
         range,
         now: Duration::ZERO,

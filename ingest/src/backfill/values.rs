@@ -31,6 +31,8 @@ pub(super) struct Values {
     pub(super) values: Vec<Value>,
     /// Source of the values.
     pub(super) source: Option<String>,
+    /// The source that requests them.
+    pub(super) name: String,
 }
 
 impl Values {
@@ -59,6 +61,7 @@ impl Values {
             column: Some(column).filter(|column| !column.is_empty()),
             values,
             source: each.source.as_ref().map(ToString::to_string),
+            name: config.name.to_string(),
         })
     }
 
@@ -101,17 +104,21 @@ impl Values {
             1 => "value that was read".to_owned(),
             count => format!("{count} values that were read, in their order"),
         };
+        let reset = format!(
+            "run `feedline ingest reset PIPELINE.toml {}`, which saves its landed data under another name, so that the next run reads all current values from their beginning",
+            self.name
+        );
         Err(match &self.source {
             None => Error::config(
                 "for_each.values",
                 format!(
-                    "does not begin with the {values}; restore what is missing, add new ones at the end, or give this source another name"
+                    "does not begin with the {values}; restore what is missing and add new ones at the end, or {reset}"
                 ),
             ),
             Some(source) => Error::config(
                 "for_each.source",
                 format!(
-                    "the landed values of `{source}` do not begin with the {values}: its landing folder was changed or is another one; restore it, or give this source another name"
+                    "the landed values of `{source}` do not begin with the {values}: its rows were superseded, deleted, re-read or reset since, or its landing folder is another one; {reset}"
                 ),
             ),
         })

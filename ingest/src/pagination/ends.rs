@@ -12,10 +12,10 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::{At, Contents, Paginator, SMALL_PAGES};
+use super::{At, Contents, Paginator, SMALL_PAGES, total};
 use crate::{
     error::Error,
-    warnings::{SHORT_MIDDLE_PAGE, WarningChange},
+    warnings::{LIST_MOVED, SHORT_MIDDLE_PAGE, WarningChange},
 };
 
 /// Statuses that servers return for a page after the last one.
@@ -26,6 +26,7 @@ impl Paginator {
     /// known to be usual.
     pub(crate) fn restore(&mut self, held: &[Warning], may_lack_next: bool) {
         self.warnings.restore(held);
+        self.possible_cap = total::possible_cap(held);
         let code = self.missing_next().map_or("", |(code, _)| code);
         self.may_lack_next = may_lack_next || self.warnings.has(code);
     }
@@ -54,6 +55,13 @@ impl Paginator {
             .map(|s| s.get())
             .filter(|_| at.page > 0)
             .collect()
+    }
+
+    /// Returns true if a refusal with `status` of a page that came before means that it no longer
+    /// exists.
+    pub(crate) fn is_missing(&self, status: u16) -> bool {
+        let mut configured = self.config.way.end_status().iter();
+        BEHIND_THE_LAST.contains(&status) || configured.any(|end| end.get() == status)
     }
 
     /// Adds advice to `error` if it may be the refusal of a page after the last one.
@@ -94,7 +102,12 @@ impl Paginator {
         self.repeats = 0;
         (self.came, self.total, self.empty) = (Some(0), None, 0);
         if run.ledger.is_none() && run.since.is_none() {
+            // Perhaps raised by an earlier process, as the page run restarted.
+            let is_restart = run.restarted && self.warnings.has(LIST_MOVED);
             self.warnings.lift_ends();
+            if is_restart {
+                self.warn_of_restart();
+            }
         }
     }
 

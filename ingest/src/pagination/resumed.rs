@@ -10,7 +10,7 @@ use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{commit::PageRun, config::PaginationKind, ids::Hash128};
 
 use super::{At, Paginator, overlap::content_hash, total::REREAD};
-use crate::warnings::LIST_MOVED;
+use crate::{error::Error, warnings::LIST_MOVED};
 
 /// Field that identifies a record where the source has no `key`.
 const ID: &str = "id";
@@ -92,6 +92,49 @@ impl Paginator {
                     .identity(record)
                     .is_some_and(|hash| run.boundary.contains(&hash))
         })
+    }
+
+    /// Adds to `error`, the failure of the second request of a page, why that ends the run.
+    pub(crate) fn advise_check(error: Error) -> Error {
+        let advise = |text: String| {
+            format!(
+                "{text}; this page had landed and was requested once more, to see whether the list changed while the page run was interrupted; nothing behind it lands until it comes: run again, or, if it never does, {REREAD}"
+            )
+        };
+        match error {
+            Error::Http {
+                url,
+                cause,
+                what,
+                advice,
+            } => Error::Http {
+                url,
+                cause,
+                what,
+                advice: advise(advice),
+            },
+            Error::Body { url, reason } => Error::Body {
+                url,
+                reason: advise(reason),
+            },
+            Error::Incomplete { url, reason } => Error::Incomplete {
+                url,
+                reason: advise(reason),
+            },
+            other => other,
+        }
+    }
+
+    /// Warns that the page run restarts at its first page, once more when that page has come: the
+    /// beginning of a page run clears the warnings about the one before.
+    pub(crate) fn warn_of_restart(&mut self) {
+        self.warnings.raise(
+            LIST_MOVED,
+            "pagination.type",
+            format!(
+                "the last page that had landed no longer existed when its page run resumed, so the list has changed: the page run was read again from its first page, and landed records that came again are dropped as duplicates; those that the API no longer has stay, and to drop them {REREAD}"
+            ),
+        );
     }
 
     /// Warns that the page run continues though the list has moved.

@@ -1,10 +1,14 @@
 //! Walks without requests.
 
 use feedline_readers::value::Value;
+use feedline_schemas::report::Warning;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{pages, way};
+use crate::{
+    testing::{pages, way},
+    warnings::WarningChange,
+};
 
 fn base() -> Url {
     Url::parse("https://api.example/v1/items?q=1").unwrap()
@@ -291,6 +295,32 @@ fn numbered_pages_end_at_as_many_empty_pages_as_are_set() {
 }
 
 #[test]
+fn a_process_that_resumes_behind_the_last_record_does_not_miss_a_total() {
+    let resumed = || of(pages(json!({"type": "page", "total_path": "total"})));
+    let mut paged = resumed();
+    let end = paged.next(at(4, None), &mut Contents::nothing(base()));
+    assert!(matches!(end, Ok(Position::Done { .. })));
+    assert_eq!(paged.take_warnings(), []);
+    let mut paged = resumed();
+    step(&mut paged, 4, None, 2, None).unwrap();
+    paged
+        .next(at(5, None), &mut Contents::nothing(base()))
+        .unwrap();
+    let warnings = format!("{:?}", paged.take_warnings());
+    assert!(warnings.contains("no_total"), "{warnings}");
+    let strict = json!({"type": "page", "total_path": "total", "strict_total": true});
+    let mut paged = of(pages(strict.clone()));
+    let end = paged.next(at(4, None), &mut Contents::nothing(base()));
+    assert!(matches!(end, Ok(Position::Done { .. })));
+    let warnings = format!("{:?}", paged.take_warnings());
+    assert!(warnings.contains("were not compared"), "{warnings}");
+    let mut paged = of(pages(strict));
+    step(&mut paged, 4, None, 2, None).unwrap();
+    let end = paged.next(at(5, None), &mut Contents::nothing(base()));
+    assert!(end.is_err());
+}
+
+#[test]
 fn a_total_that_lacks_one_page_names_the_first_page() {
     let check = |first_page: u64, total: u64, is_named: bool| {
         let mut pages = of(pages(
@@ -530,4 +560,19 @@ fn an_overlap_that_is_set_in_the_middle_of_a_run_goes_back_by_a_page() {
         matches!(&next, Ok(Position::Page { cursor: Some(cursor), .. }) if cursor == "8"),
         "{next:?}"
     );
+}
+
+#[test]
+fn a_possible_cap_is_none_once_a_page_run_has_more_records() {
+    let message = "1000 records have come, a number at which many APIs stop";
+    let held = [Warning::new("common_cap", message)];
+    let mut read = paginator(PaginationKind::Cursor);
+    read.restore(&held, true);
+    for (came, is_over) in [(61, false), (1_001, true)] {
+        read.came = Some(came);
+        read.check_total(&PageRun::default(), None).unwrap();
+        let changes = read.take_warnings();
+        let is_lifted = changes.contains(&WarningChange::Lift("common_cap"));
+        assert_eq!(is_lifted, is_over, "{came}: {changes:?}");
+    }
 }

@@ -10,10 +10,14 @@ use feedline_schemas::{
     commit::PageRun,
     config::{Bounded, Pagination, PaginationKind},
     count::counted,
+    report::Warning,
 };
 
 use super::{At, Contents, Paginator, REMEMBERED, overlap::content_hash};
-use crate::error::Error;
+use crate::{error::Error, warnings::COMMON_CAP};
+
+/// A value of `pagination.max_records` that no page run reaches.
+const NO_CAP: u64 = 1_000_000_000;
 
 /// A total above a multiple of this many records, reached exactly, is no estimate: a list ends
 /// there by chance only once in as many cases.
@@ -50,7 +54,7 @@ impl Paginator {
     /// Notes the total of a page of `count` records. A total that changes while pages are read by
     /// number or offset shows that records may have moved past the place of reading. The total of a
     /// page without records, and one that is the count of the page, say nothing.
-    pub(super) fn note_total(&mut self, total: Option<u64>, count: u64) {
+    pub(crate) fn note_total(&mut self, total: Option<u64>, count: u64) {
         let is_moving = self.hashes_pages() && self.config.way.overlap() == 0;
         if let (Some(before), Some(now)) = (self.total, total)
             && before != now
@@ -139,15 +143,22 @@ impl Paginator {
         {
             return Err(self.stopped_short(received, total));
         }
+        if let (Some(cap), Some(records)) = (self.possible_cap, self.came)
+            && records > cap
+        {
+            self.possible_cap = None;
+            self.warnings.lift(COMMON_CAP);
+        }
         if total.is_none()
             && config.common.max_records.is_none()
             && let Some(records) = self.came.filter(|records| is_common_cap(*records))
         {
+            self.possible_cap = Some(records);
             self.warnings.raise(
-                "common_cap",
+                COMMON_CAP,
                 "pagination.max_records",
                 format!(
-                    "{records} records have come, a number at which many APIs stop; if this one does, set `pagination.max_records` = {records} and ask for less at a time, otherwise name its total by `pagination.total_path`"
+                    "{records} records have come, a number at which many APIs stop; if this one does, ask for less at a time (`slices`, `for_each` or `params`) and {REREAD}; if these are all, set `pagination.max_records` = {NO_CAP}, or name its total by `pagination.total_path`; a later reading of more records ends this warning"
                 ),
             );
         }
@@ -185,20 +196,37 @@ impl Paginator {
                 );
                 Ok(())
             }
-            None if is_asked && config.common.strict_total => Err(self.wrong(
-                "the last page tells no total; check `pagination.total_path` and `pagination.total_header`"
-                    .into(),
-            )),
-            None if is_asked => {
-                self.warnings.raise(
-                    "no_total",
-                    "pagination.total_path",
-                    "no page has a total; check `pagination.total_path` and `pagination.total_header`".into(),
-                );
-                Ok(())
-            }
+            None if is_asked => self.check_missing_total(),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a page run without a total under `strict_total`, and warns of it otherwise. A process
+    /// that resumed behind the last record has seen no page that could have one.
+    fn check_missing_total(&mut self) -> Result<(), Error> {
+        let has_pages = self.came.is_some() || self.longest > 0;
+        let (key, message) = match (has_pages, self.config.common.strict_total) {
+            (true, true) => {
+                return Err(self.wrong(
+                    "the last page has no total; check `pagination.total_path` and `pagination.total_header`"
+                        .into(),
+                ));
+            }
+            (true, false) => (
+                "pagination.total_path",
+                "no page has a total; check `pagination.total_path` and `pagination.total_header`"
+                    .to_owned(),
+            ),
+            (false, true) => (
+                "pagination.strict_total",
+                format!(
+                    "the page run resumed behind its last record, where no page has a total, so its records were not compared with one; the next reading of all pages compares them, otherwise {REREAD}"
+                ),
+            ),
+            (false, false) => return Ok(()),
+        };
+        self.warnings.raise("no_total", key, message);
+        Ok(())
     }
 
     /// Warns that the total is reached only with records that have the content of earlier ones.
@@ -247,6 +275,12 @@ impl Paginator {
             ),
         }
     }
+}
+
+/// Returns the number of records in a warning about a possible cap that holds.
+pub(super) fn possible_cap(held: &[Warning]) -> Option<u64> {
+    let warning = held.iter().find(|held| held.code == COMMON_CAP)?;
+    warning.message.split(' ').next()?.parse().ok()
 }
 
 /// Returns true if many APIs return no more than this: 1,000, 5,000, 10,000, 50,000 and so on.

@@ -65,7 +65,8 @@ impl Rest {
             };
             if begun > 1 {
                 let origin = this.answers.origin();
-                let again = this.ahead.fetch_now(origin, request, &end_status).await;
+                let page = (request, at.page == 0);
+                let again = this.ahead.fetch_now(origin, page, &end_status).await;
                 if begun == TRIES || !this.is_hole(at, &again) {
                     return Ok(again);
                 }

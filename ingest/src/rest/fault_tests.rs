@@ -291,7 +291,7 @@ async fn fault_32_a_total_that_disagrees_fails_where_it_is_strict() {
     }
     config.pagination.common.total_header = Some("x-absent".into());
     let error = read(&config).await.unwrap_err().to_string();
-    assert!(error.contains("tells no total"), "{error}");
+    assert!(error.contains("has no total"), "{error}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use feedline_http::{
     server_time::{Clocks, date_of},
 };
 use feedline_readers::{file_format, json::Reader};
-use feedline_schemas::config::FileFormat;
+use feedline_schemas::config::{FileFormat, MissingValue};
 use feedline_storage::clock::Clock;
 use reqwest::{
     StatusCode,
@@ -35,6 +35,8 @@ pub(super) struct Fetcher {
     pub(super) http: Http,
     layout: Layout,
     fields: Fields,
+    /// Action for a value that the API does not know; `None` without a list of values.
+    missing: Option<MissingValue>,
     clock: Arc<dyn Clock>,
     /// Readers of bodies that are not in use. Each keeps its buffers.
     readers: Arc<Mutex<Vec<Reader>>>,
@@ -75,29 +77,36 @@ impl Fetched {
 }
 
 impl Fetcher {
-    pub(super) fn new(http: Http, layout: Layout, fields: Fields, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        http: Http,
+        layout: Layout,
+        fields: Fields,
+        missing: Option<MissingValue>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             http,
             layout,
             fields,
+            missing,
             clock,
             readers: Arc::default(),
         }
     }
 
-    /// Fetches the page of `request`, with retries. A refusal with a status for which `is_final` is true
-    /// is not retried.
+    /// Fetches the page of `request`, with retries; `is_first` is true for the first page of a page run.
+    /// A refusal with a status for which `is_final` is true is not retried.
     pub(super) async fn fetch(
         &self,
         origin: &Origin,
-        request: &Request,
+        (request, is_first): (&Request, bool),
         mut retry: Retry,
         is_final: impl Fn(u16) -> bool,
     ) -> Fetched {
         let tries = AtomicU32::new(0);
         let tried = retry.run(|| async {
             let tries = tries.fetch_add(1, Ordering::Relaxed) + 1;
-            let tried = self.try_once(origin, request).await;
+            let tried = self.try_once(origin, request, is_first).await;
             match tried.map_err(|failure| once(request, failure)) {
                 Ok(answered) => Ok(FetchOutcome::Answered(answered.map(Box::new))),
                 Err(failure)
@@ -134,6 +143,7 @@ impl Fetcher {
         &self,
         origin: &Origin,
         request: &Request,
+        is_first: bool,
     ) -> Result<Option<Answered>, Failure<Error>> {
         let (http, url) = (&self.http, &request.url);
         let Some(Got {
@@ -157,7 +167,7 @@ impl Fetcher {
                 error: Box::new(error),
                 again: Again::Never,
             })?;
-            read.map_err(|unusable| self.failure(url, status, kind, unusable))?
+            read.map_err(|unusable| self.failure(url, (status, kind), is_first, unusable))?
         };
         let wrong = |reason| self.wrong(url, reason);
         let total = self.fields.total_in(&headers).map_err(wrong)?;
@@ -212,12 +222,29 @@ impl Fetcher {
         }
     }
 
-    /// The failure of a response of the media type `kind` whose body cannot be used.
-    fn failure(
+    /// The failure of a page without records that has `text` at `key`, with more advice.
+    fn suspect(
         &self,
         url: &Url,
         status: StatusCode,
-        kind: &str,
+        (key, text): (&str, &str),
+        (advice, again): (&str, Again),
+    ) -> Failure<Error> {
+        let text = self.http.excerpt(text);
+        let reason = format!(
+            "a page has status {}, no record and `{key}`{text}; set `error_path` to the path of the API's errors, or to \"\" if this is none{advice}",
+            status.as_u16()
+        );
+        self.incomplete(url, reason, again)
+    }
+
+    /// The failure of a response of the media type `kind` whose body cannot be used. `is_first` is
+    /// true for the first page of a page run.
+    fn failure(
+        &self,
+        url: &Url,
+        (status, kind): (StatusCode, &str),
+        is_first: bool,
         unusable: Unusable,
     ) -> Failure<Error> {
         let (http, wrong) = (&self.http, |reason| self.wrong(url, reason));
@@ -248,12 +275,19 @@ impl Fetcher {
                 wrong(format!("{reason} ({kind}){}", http.excerpt(&start)))
             }
             Unusable::Suspect(key, text) => {
-                let text = http.excerpt(&text);
-                let reason = format!(
-                    "a page has status {}, no record and `{key}`{text}; set `error_path` to the path of the API's errors, or to \"\" if this is none",
-                    status.as_u16()
-                );
-                self.incomplete(url, reason, Again::Backoff)
+                self.suspect(url, status, (&key, &text), ("", Again::Backoff))
+            }
+            Unusable::Failed(key, text) => {
+                let unknown = match self.missing.filter(|_| is_first) {
+                    None => ("", Again::Backoff),
+                    Some(MissingValue::Stop) => (
+                        ", or set `for_each.missing = \"skip\"` if the API does not know the value",
+                        Again::Backoff,
+                    ),
+                    // Like status 404.
+                    Some(MissingValue::Skip) => ("", Again::Absent),
+                };
+                self.suspect(url, status, (&key, &text), unknown)
             }
             Unusable::Query(errors) => {
                 let again = if errors.is_transient {

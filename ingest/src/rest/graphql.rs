@@ -40,6 +40,20 @@ pub(super) fn edges_path(config: &SourceConfig) -> Option<String> {
     connection(config).map(|(_, connection)| format!("{connection}.edges"))
 }
 
+/// Key of the record in an edge of a connection.
+pub(super) const NODE: &str = "node";
+
+/// The record of an edge; the edge itself if it has none.
+pub(super) fn into_node(edge: Value) -> Value {
+    match edge {
+        Value::Object(mut fields) => match fields.iter().position(|(key, _)| key == NODE) {
+            Some(at) => fields.swap_remove(at).1,
+            None => Value::Object(fields),
+        },
+        other => other,
+    }
+}
+
 /// Checks a query, and settings beside it.
 ///
 /// # Errors

@@ -19,13 +19,14 @@ use feedline_schemas::{
 
 use super::{
     beside_records::{beside_lists, beside_lists_of},
-    graphql::{self, QueryErrors},
+    graphql::{self, NODE, QueryErrors, into_node},
     json_charset::name_charset,
     markup::{self, FoundElements},
     only_page::OnlyPage,
     page_fields::{boolean, pagination_key, token, total},
     reported_errors::{
-        ERRORS, error_alone, error_beside, error_text, is_something, reports_error, shows_no_error,
+        ERRORS, STATUS, error_alone, error_beside, error_text, failure_beside, is_something,
+        reports_error, requests_status, shows_no_error,
     },
     response::{Form, Response},
 };
@@ -45,6 +46,8 @@ pub(super) struct Layout {
     more: Option<String>,
     /// Path of an error; empty to look for none.
     error: Option<String>,
+    /// True if the word at [`STATUS`] may repeat a parameter of the request.
+    repeats_status: bool,
     /// The page of a source that requests one page, so that signs of further ones are looked for.
     only_page: Option<OnlyPage>,
     /// True if a document may hold one record, which is an object.
@@ -91,6 +94,8 @@ pub(super) enum Unusable {
     NoTable(String, String),
     /// It has no records, and at this key a value that APIs report errors with.
     Suspect(String, String),
+    /// It has an empty list, and at this key a flag or word of a failed request.
+    Failed(String, String),
     /// GraphQL: it has errors.
     Query(QueryErrors),
 }
@@ -118,6 +123,7 @@ impl Layout {
                 Some(_) => Some(String::new()),
                 None => config.error_path.clone(),
             },
+            repeats_status: requests_status(config),
             only_page: OnlyPage::of(config),
             is_single: config.response.single_record,
             is_hashed: pages.compares_records(config.dedup_window() == 0),
@@ -266,7 +272,8 @@ impl Layout {
             None => error_beside(&self.records, value),
             Some(_) => None,
         };
-        if errors.is_some() && tape.below(list).next().is_none() {
+        let is_failed = || self.error.is_none() && self.failure(value).is_some();
+        if tape.below(list).next().is_none() && (errors.is_some() || is_failed()) {
             // It may be an error; the tree shows this.
             return None;
         }
@@ -396,12 +403,16 @@ impl Layout {
         {
             return Err(Unusable::Error(error_text(&error)));
         }
-        if self.error.is_none()
-            && let Some((key, error)) = self.suspect(document, is_xml)
-        {
-            return Err(Unusable::Suspect(key, error_text(error)));
+        match &self.error {
+            Some(_) => Ok(()),
+            None => self.suspect(document, is_xml).map_or(Ok(()), Err),
         }
-        Ok(())
+    }
+
+    /// Key and text of a failed request beside an empty list. `value` looks up a key of the page.
+    fn failure(&self, value: impl Fn(&str) -> Option<Value>) -> Option<(String, String)> {
+        let is_compared = |key: &str| key != STATUS || !self.repeats_status;
+        failure_beside(&self.records, |key| value(key).filter(|_| is_compared(key)))
     }
 
     /// A body that has only records.
@@ -467,20 +478,25 @@ impl Layout {
         matches!(edges, Some(Value::List(_)))
     }
 
-    /// Something at a key that APIs report errors with, in a document without records.
-    fn suspect<'a>(&self, document: &'a Value, is_xml: bool) -> Option<(String, &'a Value)> {
+    /// Something that APIs report errors with, in a document without records.
+    fn suspect(&self, document: &Value, is_xml: bool) -> Option<Unusable> {
+        let shown = |(key, error): (String, &Value)| Unusable::Suspect(key, error_text(error));
+        let list = document.at(&self.records);
         if is_xml {
-            let has_records = !self.records.is_empty() && document.at(&self.records).is_some();
-            return markup::error(document).filter(|_| !has_records);
+            let has_records = !self.records.is_empty() && list.is_some();
+            return markup::error(document).filter(|_| !has_records).map(shown);
         }
-        if let Some(Value::List(items)) = document.at(&self.records)
-            && !items.is_empty()
-        {
-            return None;
-        }
+        let is_empty = match list {
+            Some(Value::List(items)) if !items.is_empty() => return None,
+            Some(Value::List(_) | Value::Null) => true,
+            _ => false,
+        };
         let errors = ERRORS.iter().filter(|key| **key != self.records);
         let mut found = errors.filter_map(|key| Some(((*key).to_owned(), document.at(key)?)));
-        found.find(|(_, error)| reports_error(error))
+        let error = found.find(|(_, error)| reports_error(error)).map(shown);
+        let failure = || self.failure(|key| document.at(key).cloned());
+        let failed = |(key, text)| Unusable::Failed(key, text);
+        error.or_else(|| failure().filter(|_| is_empty).map(failed))
     }
 
     fn no_list(&self, document: &Value, found: Option<&Value>) -> String {
@@ -527,20 +543,6 @@ impl Layout {
 pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String> {
     Value::parse_within(body, bounds, 0)
         .map_err(|reason| format!("it is not valid JSON: {reason}{}", markup::kind_of(body)))
-}
-
-/// Key of the record in an edge of a GraphQL connection.
-const NODE: &str = "node";
-
-/// The record of an edge; the edge itself if it has none.
-fn into_node(edge: Value) -> Value {
-    match edge {
-        Value::Object(mut fields) => match fields.iter().position(|(key, _)| key == NODE) {
-            Some(at) => fields.swap_remove(at).1,
-            None => Value::Object(fields),
-        },
-        other => other,
-    }
 }
 
 /// Hash of the rows of a table; that of a bad one is of its text.

@@ -33,7 +33,12 @@ impl Rest {
             };
         let status = failure.error.status();
         if failure.again == Again::End || status.is_some_and(|s| self.pages.is_end(at, s)) {
-            return Ok(Refusal::End(failure.error));
+            // A server may refuse an expired cursor as it refuses one behind the last page.
+            let is_doubtful = self.is_resumed && !self.keeps_all && !self.answers.are_replayed();
+            return Ok(match may_be_gone && is_doubtful {
+                true => Refusal::Gone(failure.error),
+                false => Refusal::End(failure.error),
+            });
         }
         match failure.again {
             Again::Gone if may_be_gone => Ok(Refusal::Gone(failure.error)),
@@ -98,13 +103,18 @@ impl Rest {
             return Err(Error::config("batch.dedup_window", reason));
         }
         tracing::warn!(%error, "the cursor has expired, so the page run restarts");
-        let next = begin(PageRun {
-            number: run.number + 1,
-            restarted: true,
-            records: 0,
-            boundary: Vec::new(),
-            ..run
-        });
-        Ok(page(Vec::new(), next))
+        Ok(restarted_page(run))
     }
+}
+
+/// The empty page behind which a page run restarts at its first page.
+pub(super) fn restarted_page(run: PageRun) -> Page {
+    let next = begin(PageRun {
+        number: run.number + 1,
+        restarted: true,
+        records: 0,
+        boundary: Vec::new(),
+        ..run
+    });
+    page(Vec::new(), next)
 }

@@ -1,6 +1,8 @@
 //! Errors that a body reports.
 
 use feedline_readers::{record::Record, value::Value};
+use feedline_schemas::config::SourceConfig;
+use url::Url;
 
 use super::graphql::QueryErrors;
 
@@ -35,6 +37,47 @@ pub(super) fn error_beside(
         is_transient: false,
         has_data: true,
     })
+}
+
+/// Keys of a flag that is false in the response to a failed request.
+const SUCCESS: [&str; 2] = ["success", "ok"];
+
+/// Key of a word about the result of a request.
+pub(super) const STATUS: &str = "status";
+
+/// Words at [`STATUS`] of a failed request, without case.
+const FAILED: [&str; 4] = ["error", "fail", "failed", "failure"];
+
+/// Returns true if requests have a parameter [`STATUS`], which the page may repeat.
+pub(super) fn requests_status(config: &SourceConfig) -> bool {
+    let each = config.for_each.iter().map(|each| each.param.as_str());
+    let mut names = config.params.keys().map(String::as_str).chain(each);
+    let is_in_url = |url: Url| url.query_pairs().any(|(name, _)| name == STATUS);
+    names.any(|name| name == STATUS) || Url::parse(&config.url).is_ok_and(is_in_url)
+}
+
+/// Key and text of a failed request, by a flag or word beside an empty list at the path `records`.
+/// `value` looks up a key of the page.
+pub(super) fn failure_beside(
+    records: &str,
+    value: impl Fn(&str) -> Option<Value>,
+) -> Option<(String, String)> {
+    let first = records.split('.').next()?;
+    let has_failed = |key: &str| match value(key) {
+        Some(Value::Bool(is_success)) => !is_success && SUCCESS.contains(&key),
+        Some(Value::Text(word)) if key == STATUS => {
+            FAILED.contains(&word.trim().to_lowercase().as_str())
+        }
+        _ => false,
+    };
+    let mut keys = SUCCESS.into_iter().chain([STATUS]);
+    let key = keys.find(|&key| key != first && has_failed(key))?;
+    let text = error_text(&value(key)?);
+    let text = match value("message").or_else(|| value("msg")) {
+        Some(Value::Text(message)) => format!("{text}: {message}"),
+        _ => text,
+    };
+    Some((key.to_owned(), text))
 }
 
 /// Returns true if a document without an error shows that it is none: by a field at `error_path`, even
@@ -104,6 +147,33 @@ mod tests {
         let text = json!({"items": [{"id": 1}], "error": error}).to_string();
         let document = Value::parse(text.as_bytes()).unwrap();
         error_beside("items", |key| document.at(key).cloned()).is_some()
+    }
+
+    #[test]
+    fn a_flag_or_word_beside_an_empty_list_shows_a_failed_request() {
+        let found = |document: serde_json::Value| {
+            let document = Value::parse(document.to_string().as_bytes()).unwrap();
+            failure_beside("data.items", |key| document.at(key).cloned())
+        };
+        let failed = |key: &str, text: &str| Some((key.to_owned(), text.to_owned()));
+        let word = json!({"status": "Error", "message": "quota used up"});
+        assert_eq!(found(word), failed("status", "Error: quota used up"));
+        assert_eq!(found(json!({"success": false})), failed("success", "false"));
+        let flag = json!({"ok": false, "msg": "late"});
+        assert_eq!(found(flag), failed("ok", "false: late"));
+        for none in [
+            json!({"status": "ok", "message": "none left"}),
+            json!({"status": "success"}),
+            json!({"status": false}),
+            json!({"status": 500}),
+            json!({"success": true, "ok": "error"}),
+            json!({"success": null}),
+            json!({"message": "error"}),
+        ] {
+            assert_eq!(found(none.clone()), None, "{none}");
+        }
+        let flag = |_: &str| Some(Value::Bool(false));
+        assert_eq!(failure_beside("success", flag), failed("ok", "false"));
     }
 
     #[test]

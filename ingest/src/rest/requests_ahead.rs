@@ -52,6 +52,8 @@ enum Asked {
 /// A page to request.
 pub(super) struct Wanted {
     pub(super) request: Request,
+    /// True for the first page of a page run.
+    pub(super) is_first: bool,
     /// Statuses that are not retried.
     pub(super) end_status: Vec<u16>,
     /// True if the page may not exist.
@@ -90,15 +92,16 @@ impl RequestsAhead {
         self.retries += retries;
     }
 
-    /// Fetches the page of `request` beside all others.
+    /// Fetches the page of `request` beside all others; `is_first` is true for the first one of a page run.
     pub(super) async fn fetch_now(
         &self,
         origin: &Origin,
-        request: &Request,
+        (request, is_first): (&Request, bool),
         end_status: &[u16],
     ) -> Fetched {
         let is_final = |status| end_status.contains(&status);
-        let fetched = self.fetcher.fetch(origin, request, self.retry(), is_final);
+        let page = (request, is_first);
+        let fetched = self.fetcher.fetch(origin, page, self.retry(), is_final);
         fetched.await
     }
 
@@ -153,6 +156,7 @@ impl RequestsAhead {
     fn send(&mut self, origin: &Arc<Origin>, wanted: Wanted) {
         let Wanted {
             request,
+            is_first,
             end_status,
             is_speculative,
         } = wanted;
@@ -166,7 +170,8 @@ impl RequestsAhead {
         };
         let task = self.tasks.spawn(async move {
             let is_final = |status| end_status.contains(&status);
-            let fetched = fetcher.fetch(&origin, &sent, retry, is_final).await;
+            let page = (&sent, is_first);
+            let fetched = fetcher.fetch(&origin, page, retry, is_final).await;
             (sent, number, fetched)
         });
         let asked = Asked::Sent {

@@ -1,16 +1,30 @@
 //! The first page of a process that resumes a page run, and the records that moved in front of it
 //! since the page before it landed.
 
-use feedline_http::{Request, server_time::Clocks};
+use feedline_http::{Again, Request, server_time::Clocks};
 use feedline_readers::record::Record;
 use feedline_schemas::commit::PageRun;
 
 use super::{
     Refusal, Rest,
     fetcher::{FetchOutcome, Refused},
+    refusals::restarted_page,
     response_origin::Answered,
 };
-use crate::{error::Error, pagination::At};
+use crate::{
+    error::Error,
+    pagination::{At, Paginator},
+    source::Page,
+};
+
+/// Response to the second request of the page before the next one.
+enum PageBefore {
+    /// It is not known, not changed, or its request may not be repeated.
+    Unknown,
+    /// The page no longer exists.
+    Missing(Box<(Request, Error)>),
+    Answered(Box<(Request, Answered)>),
+}
 
 impl Rest {
     /// Returns true if the page before the one at `at` is to be requested once more: in a process
@@ -32,31 +46,34 @@ impl Rest {
     }
 
     /// Requests the page before the one at `at`, which `request` asks for, once more, and holds the
-    /// records that now follow the last landed one there. A request that fails proves nothing: the
-    /// page at `at` has come, so the page run continues.
+    /// records that now follow the last landed one there. If that page no longer exists, returns the
+    /// page in place of the one at `at`, unless the page run continues.
     ///
     /// # Errors
-    /// [`Error::Cancelled`].
+    /// That of a request that fails. Nothing behind the page is returned until it is known whether
+    /// the list has changed.
     pub(super) async fn check_page_before(
         &mut self,
         at: &At,
         request: &Request,
-    ) -> Result<(), Error> {
-        let fetched = match Box::pin(self.fetch_page_before(at)).await {
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
-            Err(error) => {
-                tracing::warn!(%error, "the page before the next one could not be requested again, so it is not known whether records came or went while the page run was interrupted");
-                None
+    ) -> Result<Option<Page>, Error> {
+        let fetched = Box::pin(self.fetch_page_before(at)).await;
+        let (of_before, answered) = match fetched.map_err(Paginator::advise_check)? {
+            PageBefore::Unknown => return Ok(None),
+            PageBefore::Missing(missing) => {
+                let (of_before, error) = *missing;
+                self.answers.keep_gone(self.ahead.http(), request, &error);
+                return Ok(self.leave_missing(at, &of_before, &error));
             }
-            Ok(fetched) => fetched,
-        };
-        let Some((of_before, answered)) = fetched else {
-            return Ok(());
+            PageBefore::Answered(answered) => *answered,
         };
         let records = &answered.contents.records;
         let place = self.pages.place_of_last_record(&at.run, records);
         if place.is_some_and(|place| place + 1 == records.len()) {
-            return Ok(());
+            // Behind the last record, no other page of this process has the total.
+            let count = records.len() as u64;
+            self.pages.note_total(answered.contents.total, count);
+            return Ok(None);
         }
         let error = Error::Body {
             url: self.ahead.http().shown(&request.url),
@@ -64,11 +81,11 @@ impl Rest {
         };
         self.answers.keep_gone(self.ahead.http(), request, &error);
         self.hold_moved_up(at, &of_before, answered);
-        Ok(())
+        Ok(None)
     }
 
     /// Takes the page before the one at `at` from an archive where it was requested once more, which
-    /// `error` shows.
+    /// `error` shows. Returns a page like [`Self::check_page_before`].
     ///
     /// # Errors
     /// [`Error::Archive`] if it is missing.
@@ -77,37 +94,80 @@ impl Rest {
         at: &At,
         request: &Request,
         error: &Error,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Page>, Error> {
         self.answers.keep_gone(self.ahead.http(), request, error);
-        if let Some((of_before, answered)) = Box::pin(self.fetch_page_before(at)).await? {
-            self.hold_moved_up(at, &of_before, answered);
-        }
-        Ok(())
+        Ok(match Box::pin(self.fetch_page_before(at)).await? {
+            PageBefore::Unknown => None,
+            PageBefore::Missing(missing) => {
+                let (of_before, error) = *missing;
+                self.leave_missing(at, &of_before, &error)
+            }
+            PageBefore::Answered(answered) => {
+                let (of_before, answered) = *answered;
+                self.hold_moved_up(at, &of_before, answered);
+                None
+            }
+        })
     }
 
-    /// Fetches the page before the one at `at`; `None` if it is not known, shows nothing, or its
-    /// request may not be repeated.
-    async fn fetch_page_before(&mut self, at: &At) -> Result<Option<(Request, Answered)>, Error> {
+    /// Fetches the page before the one at `at`, which had records. Null in place of its list is no page
+    /// either, and so is an empty list.
+    async fn fetch_page_before(&mut self, at: &At) -> Result<PageBefore, Error> {
         let Some((before, most)) = self.pages.page_before(at) else {
-            return Ok(None);
+            return Ok(PageBefore::Unknown);
         };
         let request = self.request(&before)?;
         if !request.is_repeatable {
-            return Ok(None);
+            return Ok(PageBefore::Unknown);
         }
         let end_status = self.pages.end_status(&before);
         let origin = self.answers.origin();
-        let fetched = self.ahead.fetch_now(origin, &request, &end_status).await;
+        let page = (&request, before.page == 0);
+        let fetched = self.ahead.fetch_now(origin, page, &end_status).await;
         self.ahead.add_retries(fetched.retries);
         match fetched.outcome? {
-            FetchOutcome::Answered(Some(answered)) if !answered.is_null => {
-                let mut answered = *answered;
-                answered.contents.records.truncate(most);
-                Ok(Some((request, answered)))
+            FetchOutcome::Answered(None) => Ok(PageBefore::Unknown),
+            FetchOutcome::Answered(Some(answered))
+                if answered.is_null || answered.contents.records.is_empty() =>
+            {
+                let reason = match answered.is_null {
+                    true => "it has null where its list should be",
+                    false => "it has no records now",
+                };
+                let error = Error::Body {
+                    url: self.ahead.http().shown(&request.url),
+                    reason: reason.into(),
+                };
+                Ok(PageBefore::Missing(Box::new((request, error))))
             }
-            FetchOutcome::Answered(_) => Ok(None),
-            FetchOutcome::Refused(Refused { failure, tries }) => Err(failure.after(tries)),
+            FetchOutcome::Answered(Some(mut answered)) => {
+                answered.contents.records.truncate(most);
+                Ok(PageBefore::Answered(Box::new((request, *answered))))
+            }
+            FetchOutcome::Refused(Refused { failure, tries }) => {
+                let status = failure.error.status();
+                let is_missing = failure.again == Again::End
+                    || status.is_some_and(|status| self.pages.is_missing(status));
+                if is_missing {
+                    let missing = Box::new((request, *failure.error));
+                    return Ok(PageBefore::Missing(missing));
+                }
+                Err(failure.after(tries))
+            }
         }
+    }
+
+    /// Restarts the page run at its first page, since the page before the one at `at` no longer
+    /// exists, which `error` shows. Where landed records would land twice, or the page run has been
+    /// restarted before, it continues with a warning: `None`.
+    fn leave_missing(&mut self, at: &At, of_before: &Request, error: &Error) -> Option<Page> {
+        self.answers.keep_end(self.ahead.http(), of_before, error);
+        if self.keeps_all || at.run.restarted {
+            self.pages.warn_of_moved();
+            return None;
+        }
+        self.pages.warn_of_restart();
+        Some(restarted_page(at.run.clone()))
     }
 
     /// Holds the records of the page before the one at `at` that follow the last landed one. Without

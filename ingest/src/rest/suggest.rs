@@ -168,6 +168,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
                 | Unusable::NoTable(reason, _) => reason,
                 Unusable::Error(text)
                 | Unusable::Suspect(_, text)
+                | Unusable::Failed(_, text)
                 | Unusable::Query(QueryErrors { text, .. }) => format!(
                     "it has status 200 and an error at `error_path`{}",
                     rest.ahead.http().excerpt(&text)

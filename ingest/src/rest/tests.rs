@@ -365,6 +365,38 @@ async fn a_null_in_place_of_the_list_is_an_empty_page() {
 }
 
 #[tokio::test]
+async fn an_empty_page_that_reports_a_failed_request_is_no_end() {
+    let check = async |more: &str, list: &str, shown: &str| {
+        let failed = format!(r#"{{"items": {list}, {more}, "message": "late"}}"#);
+        let server = Scripted::answering(move |_, head| match head.contains("page=2") {
+            false => ok(r#"{"items": [{"i": 0}]}"#),
+            true => ok(&failed),
+        })
+        .await;
+        let mut config = config(server.url.as_str(), PaginationKind::Page);
+        config.retry.max_tries = Bounded::literal::<2>();
+        let error = read(&config).await.unwrap_err().to_string();
+        let is_shown = error.contains(&format!("no record and {shown}"));
+        assert!(is_shown && error.contains("set `error_path`"), "{error}");
+        assert_eq!(server.heads().len(), 3);
+        config.error_path = Some(String::new());
+        assert_eq!(read(&config).await.unwrap().0.len(), 1, "{more}");
+    };
+    for list in ["[]", "null"] {
+        check(r#""status": "error""#, list, "`status`: `error: late`").await;
+        check(r#""success": false"#, list, "`success`: `false: late`").await;
+    }
+    // Beside records, and where the words are of the one record, they are data.
+    let server = Scripted::start([ok(r#"{"items": [{"i": 2}], "ok": false}"#)]).await;
+    assert_eq!(read(&unpaged(&server)).await.unwrap().0.len(), 1);
+    let server = Scripted::start([ok(r#"{"id": 1, "status": "failed"}"#)]).await;
+    let mut single = unpaged(&server);
+    single.records = String::new();
+    single.response.single_record = true;
+    assert_eq!(read(&single).await.unwrap().0.len(), 1);
+}
+
+#[tokio::test]
 async fn a_null_that_stays_on_a_later_page_is_the_end_and_a_warning() {
     let check = async |error_path: Option<&str>, error: &str, requests: usize, keys: &[&str]| {
         let error = error.to_owned();

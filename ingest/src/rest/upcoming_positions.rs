@@ -45,6 +45,7 @@ impl Rest {
         Wanted {
             is_speculative,
             request,
+            is_first: at.page == 0,
             end_status: self.pages.end_status(at),
         }
     }

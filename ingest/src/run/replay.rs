@@ -180,7 +180,10 @@ async fn replay_source(
     }
     let sums = run.log.sums().await?;
     let (landing, last) = (run.log.landing(), run.log.last());
-    Ok(source_report(config, landing, last, sums, Requests::default()).await)
+    let mut report = source_report(config, landing, last, sums, Requests::default()).await;
+    report.new_rows = Some(run.log.appended_rows());
+    report.new_rejected = Some(run.log.appended_rejects());
+    Ok(report)
 }
 
 /// Refuses a log that is not a complete or partial replay of these entries; `own` are the pages of

@@ -78,10 +78,21 @@ async fn each_value_is_asked_for_once_and_stands_in_its_records() {
         config.for_each = Some(each("symbol", values));
         let error = ingest_once(&root, &config).await.unwrap_err().to_string();
         assert!(
-            error.contains("`for_each.values`: does not begin with the 3"),
+            error.contains("`for_each.values`: does not begin with the 3")
+                && error.contains("run `feedline ingest reset PIPELINE.toml s`"),
             "{error}"
         );
     }
+    // The command that the error names makes the list usable again.
+    let mut pipeline = load("p", "[pipeline]\nname = \"p\"\n", &[]).unwrap().config;
+    pipeline.source = vec![config.clone()];
+    crate::reset(&pipeline, &config.name, &context(&root), false)
+        .await
+        .unwrap();
+    config.for_each = Some(each("symbol", &["D", "B"]));
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((report.rows, report.requests), (4, 2));
+    assert_eq!(texts(&root, "s", "symbol").await, ["D", "D", "B", "B"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,10 +173,18 @@ async fn one_source_feeds_ids_to_another() {
     }
     write("1.csv", "id,x\n5,1\n");
     let error = ingest(&config, None, &context(&root)).await.unwrap_err();
+    let error = error.to_string();
     assert!(
-        error.to_string().contains("do not begin with the 3 values"),
+        error.contains("do not begin with the 3 values")
+            && error.contains("`feedline ingest reset PIPELINE.toml s`"),
         "{error}"
     );
+    let name = Name::new("s").unwrap();
+    crate::reset(&config, &name, &context(&root), false)
+        .await
+        .unwrap();
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(report.sources[0].status, "complete");
 }
 
 #[tokio::test]
@@ -186,6 +205,42 @@ async fn a_value_that_the_api_does_not_know_ends_the_run_or_is_left_out() {
     assert_eq!((report.rows, report.pages), (2, 3));
     assert_eq!(report.skipped, BTreeMap::from([("not_found".into(), 1)]));
     assert_eq!(texts(&root, "s", "id").await, ["1", "3"]);
+}
+
+#[tokio::test]
+async fn a_value_without_success_is_left_out_and_a_word_that_repeats_a_parameter_is_no_failure() {
+    let server = Scripted::answering(|_, head| match param(head, "id").as_deref() {
+        Some("2") => ok(r#"{"success": false, "items": []}"#),
+        _ => ok(r#"{"items": [{"n": 1}]}"#),
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.retry.max_tries = Bounded::literal::<1>();
+    config.for_each = Some(each("id", &["1", "2", "3"]));
+    let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("`for_each.missing = \"skip\"`"), "{error}");
+    config.for_each.as_mut().unwrap().missing = MissingValue::Skip;
+    let report = ingest_once(&Store::memory(), &config).await.unwrap();
+    assert_eq!((report.rows, report.requests), (2, 3));
+    assert_eq!(report.skipped, BTreeMap::from([("not_found".into(), 1)]));
+    let mut warnings = report.warnings.iter();
+    let absent = warnings.find(|warning| warning.code == "values_absent");
+    let message = absent.map_or("", |warning| warning.message.as_str());
+    let part = "of 1 value (status 404, or a failure beside an empty list): ";
+    assert!(message.contains(part), "{message}");
+    // An empty list of the orders that have failed.
+    let server = Scripted::answering(|_, head| {
+        let status = param(head, "status").unwrap();
+        ok(&format!(r#"{{"status": "{status}", "items": []}}"#))
+    })
+    .await;
+    config.url = server.url.to_string();
+    config.for_each = Some(each("status", &["open", "failed"]));
+    let report = ingest_once(&Store::memory(), &config).await.unwrap();
+    assert_eq!((report.rows, report.requests), (0, 2));
+    assert_eq!(report.skipped, BTreeMap::new());
 }
 
 #[tokio::test]

@@ -57,8 +57,11 @@ async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_so
     // Data, rejects, archived responses and entries.
     assert_eq!(snapshot(&to).await, before);
     assert_eq!(snapshot(&root).await, before);
+    assert_eq!(replayed.new_rows, Some(24));
+    assert_eq!(replayed.new_rejected, Some(0));
     // After a second replay nothing is left to do, and the copy is an archive itself.
-    replay_once(&root, &to, &config).await.unwrap();
+    let second = replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!((second.rows, second.new_rows), (24, Some(0)));
     let third = elsewhere().child("third");
     replay_once(&to, &third, &config).await.unwrap();
     assert_eq!(snapshot(&third).await, before);
@@ -158,6 +161,23 @@ async fn a_list_that_had_moved_has_moved_in_the_replay_too() {
     let to = elsewhere();
     replay_once(&root, &to, &config).await.unwrap();
     assert_eq!(snapshot(&to).await, snapshot(&root).await);
+}
+
+#[tokio::test]
+async fn a_list_that_had_shrunk_restarts_in_the_replay_too() {
+    for window in [100, 0] {
+        let (list, root) = (List::start().await, Store::memory());
+        let mut config = list.config(PaginationKind::Page);
+        config.archive_raw = true;
+        config.batch.dedup_window = Some(window);
+        testing::set_key(&mut config, "end_status", vec![404]);
+        let report = list.run_shrinking(&root, &config).await;
+        assert_eq!(report.warnings[0].code, "list_moved");
+        drop(list);
+        let to = elsewhere();
+        replay_once(&root, &to, &config).await.unwrap();
+        assert_eq!(snapshot(&to).await, snapshot(&root).await);
+    }
 }
 
 const TWO_LISTS: &str =

@@ -82,6 +82,13 @@ impl List {
         self.change(|numbers| drop(numbers.drain(..3)));
         self.run(root, config, u64::MAX).await.unwrap()
     }
+
+    /// Lands twelve records of the list, and then its last seven, which are all that are left.
+    pub(super) async fn run_shrinking(&self, root: &Store, config: &SourceConfig) -> SourceReport {
+        self.run(root, config, 12).await.unwrap_err();
+        self.change(|numbers| drop(numbers.drain(..13)));
+        self.run(root, config, u64::MAX).await.unwrap()
+    }
 }
 
 fn codes(report: &SourceReport) -> Vec<&str> {
@@ -141,12 +148,15 @@ async fn pages_of_unknown_size_are_requested_once_more_as_they_were() {
 }
 
 #[tokio::test]
-async fn a_page_before_that_is_refused_proves_nothing_and_blocks_nothing() {
+async fn a_page_before_that_no_longer_exists_restarts_the_page_run() {
     let refused = Arc::new(AtomicU64::new(3));
     let is_refused = Arc::clone(&refused);
     let server = Scripted::answering(move |_, head| {
         let page: u64 = param(head, "page").unwrap().parse().unwrap();
         if page == is_refused.load(Ordering::Relaxed) {
+            if page == 2 {
+                is_refused.store(0, Ordering::Relaxed);
+            }
             return answer("400 Bad Request", "");
         }
         let ids = (page * 2 - 2..page * 2).filter(|id| *id < 7);
@@ -158,11 +168,90 @@ async fn a_page_before_that_is_refused_proves_nothing_and_blocks_nothing() {
     config.name = Name::new("s").unwrap();
     config.pagination.common.page_size = 2;
     config.batch.pages = Bounded::literal::<1>();
+    config.batch.dedup_window = Some(100);
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap_err();
     refused.store(2, Ordering::Relaxed);
     let report = ingest_once(&root, &config).await.unwrap();
-    assert_eq!((report.rows, report.duplicates), (7, 0));
+    assert_eq!((report.rows, report.duplicates), (7, 4));
+    assert_eq!(codes(&report), ["list_moved"]);
+    let message = &report.warnings[0].message;
+    assert!(message.contains("again from its first page"), "{message}");
+}
+
+#[tokio::test]
+async fn nothing_lands_behind_a_page_before_that_does_not_come() {
+    for kind in [PaginationKind::Page, PaginationKind::Offset] {
+        let numbers = Arc::new(Mutex::new((1..=20).rev().collect::<Vec<i64>>()));
+        // Offset of the page that does not come.
+        let broken = Arc::new(AtomicU64::new(9));
+        let (served, is_broken) = (Arc::clone(&numbers), Arc::clone(&broken));
+        let server = Scripted::answering(move |_, head| {
+            let get = |name: &str| param(head, name).map(|value| value.parse::<u64>().unwrap());
+            let page = get("page").map(|page| (page - 1) * 3);
+            let from = get("offset").or(page).unwrap();
+            if from == is_broken.load(Ordering::Relaxed) {
+                return answer("503 Service Unavailable", "");
+            }
+            let all = served.lock().unwrap();
+            let shown = all.iter().skip(usize::try_from(from).unwrap()).take(3);
+            let items: Vec<String> = shown.map(|number| format!(r#"{{"n":{number}}}"#)).collect();
+            ok(&format!(r#"{{"items": [{}]}}"#, items.join(",")))
+        })
+        .await;
+        let mut config = testing::config(server.url.as_str(), kind);
+        config.name = Name::new("s").unwrap();
+        config.pagination.common.page_size = 3;
+        config.batch.pages = Bounded::literal::<1>();
+        config.retry.max_tries = Bounded::literal::<1>();
+        let root = Store::memory();
+        ingest_once(&root, &config).await.unwrap_err();
+        drop(numbers.lock().unwrap().drain(..1));
+        broken.store(6, Ordering::Relaxed);
+        for _ in 0..2 {
+            let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+            assert!(error.contains("nothing behind it lands"), "{error}");
+            let landed = landed_numbers(&root).await;
+            assert_eq!(landed, (12..=20).collect::<Vec<_>>(), "{kind:?}");
+        }
+        broken.store(u64::MAX, Ordering::Relaxed);
+        let report = ingest_once(&root, &config).await.unwrap();
+        let landed = landed_numbers(&root).await;
+        assert_eq!(landed, (1..=20).collect::<Vec<_>>(), "{kind:?}");
+        assert_eq!(codes(&report), Vec::<&str>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_configured_end_is_none_where_the_landed_pages_no_longer_exist() {
+    for kind in [PaginationKind::Page, PaginationKind::Offset] {
+        let (list, root) = (List::start().await, Store::memory());
+        let mut config = list.config(kind);
+        testing::set_key(&mut config, "end_status", vec![404]);
+        let report = list.run_shrinking(&root, &config).await;
+        let left: Vec<i64> = (1..=7).chain(9..=20).collect();
+        assert_eq!(landed_numbers(&root).await, left, "{kind:?}");
+        assert_eq!(codes(&report), ["list_moved"], "{kind:?}");
+        // Where all records would land twice, it warns only.
+        let (list, root) = (List::start().await, Store::memory());
+        config.url = list.server.url.to_string();
+        config.batch.dedup_window = Some(0);
+        let report = list.run_shrinking(&root, &config).await;
+        let left: Vec<i64> = (9..=20).collect();
+        assert_eq!(landed_numbers(&root).await, left, "{kind:?}");
+        assert_eq!(codes(&report), ["list_moved"], "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_configured_end_behind_landed_pages_that_still_exist_is_one() {
+    let (list, root) = (List::start().await, Store::memory());
+    let mut config = list.config(PaginationKind::Page);
+    testing::set_key(&mut config, "end_status", vec![404]);
+    list.run(&root, &config, 12).await.unwrap_err();
+    list.change(|numbers| numbers.truncate(12));
+    let report = list.run(&root, &config, u64::MAX).await.unwrap();
+    assert_eq!((report.rows, report.requests), (12, 2));
     assert_eq!(codes(&report), Vec::<&str>::new());
 }
 
@@ -297,4 +386,90 @@ async fn a_total_that_an_interrupted_run_reaches_is_no_hole() {
     let report = ingest_once(&root, &config).await.unwrap();
     // Pages 3, 2 and 4, which is empty.
     assert_eq!((report.rows, report.requests), (8, 3));
+}
+
+#[tokio::test]
+async fn a_landed_page_that_is_empty_now_restarts_the_page_run_and_later_processes_report_it() {
+    for is_broken_then in [false, true] {
+        let numbers = Arc::new(Mutex::new((1..=20).rev().collect::<Vec<i64>>()));
+        // Offset of the page that does not come.
+        let broken = Arc::new(AtomicU64::new(12));
+        let (served, is_broken) = (Arc::clone(&numbers), Arc::clone(&broken));
+        let server = Scripted::answering(move |_, head| {
+            let from = (param(head, "page").unwrap().parse::<u64>().unwrap() - 1) * 3;
+            if from == is_broken.load(Ordering::Relaxed) {
+                return answer("503 Service Unavailable", "");
+            }
+            let all = served.lock().unwrap();
+            let shown = all.iter().skip(usize::try_from(from).unwrap()).take(3);
+            let items: Vec<String> = shown.map(|number| format!(r#"{{"n":{number}}}"#)).collect();
+            ok(&format!(r#"{{"items": [{}]}}"#, items.join(",")))
+        })
+        .await;
+        let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
+        config.name = Name::new("s").unwrap();
+        config.pagination.common.page_size = 3;
+        config.batch.pages = Bounded::literal::<1>();
+        config.batch.dedup_window = Some(100);
+        config.retry.max_tries = Bounded::literal::<1>();
+        let root = Store::memory();
+        ingest_once(&root, &config).await.unwrap_err();
+        drop(numbers.lock().unwrap().drain(..13));
+        if is_broken_then {
+            // The process ends before the first page of the restart has come.
+            broken.store(0, Ordering::Relaxed);
+            ingest_once(&root, &config).await.unwrap_err();
+        }
+        broken.store(u64::MAX, Ordering::Relaxed);
+        let report = ingest_once(&root, &config).await.unwrap();
+        let left: Vec<i64> = (1..=7).chain(9..=20).collect();
+        assert_eq!(landed_numbers(&root).await, left, "{is_broken_then}");
+        assert_eq!(codes(&report), ["list_moved"], "{is_broken_then}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_resumes_behind_its_last_page_compares_the_total_of_the_page_before() {
+    for (total, part) in [(12, None), (13, Some("it says that there are 13"))] {
+        let broken = Arc::new(AtomicU64::new(1));
+        let is_broken = Arc::clone(&broken);
+        let server = Scripted::answering(move |_, head| {
+            let page: u64 = param(head, "page").unwrap().parse().unwrap();
+            if page == 5 {
+                return match is_broken.load(Ordering::Relaxed) {
+                    1 => answer("403 Forbidden", ""),
+                    _ => answer("404 Not Found", ""),
+                };
+            }
+            let items: Vec<String> = (page * 3 - 2..=page * 3)
+                .map(|number| format!(r#"{{"n":{number}}}"#))
+                .collect();
+            ok(&format!(
+                r#"{{"items": [{}], "total": {total}}}"#,
+                items.join(",")
+            ))
+        })
+        .await;
+        let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
+        config.name = Name::new("s").unwrap();
+        config.pagination.common.page_size = 3;
+        config.pagination.common.total_path = Some("total".into());
+        config.pagination.common.strict_total = true;
+        testing::set_key(&mut config, "end_status", vec![404]);
+        config.batch.pages = Bounded::literal::<1>();
+        let root = Store::memory();
+        ingest_once(&root, &config).await.unwrap_err();
+        broken.store(0, Ordering::Relaxed);
+        let ended = ingest_once(&root, &config).await;
+        match part {
+            None => {
+                let report = ended.unwrap();
+                assert_eq!((report.rows, codes(&report)), (12, vec![]));
+            }
+            Some(part) => {
+                let error = ended.unwrap_err().to_string();
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
 }
