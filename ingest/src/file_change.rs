@@ -70,6 +70,8 @@ pub(crate) struct Policy {
     changed: FilesChanged,
     /// True if rows fetch files from elsewhere: their landed data is not superseded.
     has_fetch: bool,
+    /// True if the keys of records of NDJSON are compared with the landed columns.
+    pub(crate) compares_keys: bool,
 }
 
 impl Policy {
@@ -77,6 +79,15 @@ impl Policy {
         Self {
             changed: config.files.changed,
             has_fetch: config.fetch.is_some(),
+            compares_keys: false,
+        }
+    }
+
+    /// The policy that compares keys as well, if `compares` and the records themselves land.
+    pub(crate) const fn comparing(self, compares: bool) -> Self {
+        Self {
+            compares_keys: compares && !self.has_fetch,
+            ..self
         }
     }
 }

@@ -279,6 +279,10 @@ impl FileList {
             }
             Err(e) if !e.is_not_found() => Err(Error::from(e).into()),
             Ok(_) => self.folder(&format!("{url}/")).await,
+            // A name with an ending is none of a folder, which few web servers list.
+            Err(_) if self.config.is_web() && has_ending(path) => Err(NotListed::NoFile(format!(
+                "the server of `{url}` has no such file (404); check the path"
+            ))),
             Err(_) if store.local_path().is_none() => self.folder(&format!("{url}/")).await,
             Err(_) => Err(NotListed::NoFile(format!(
                 "file or folder `{url}` does not exist (looked for `{}`); check the path, a relative one begins at the current folder",
@@ -391,6 +395,13 @@ impl FileList {
             archive: archive.clone(),
         }))
     }
+}
+
+/// Returns true if the last part of a path has an ending, such as `.csv`.
+fn has_ending(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.')
+        .is_some_and(|(stem, _)| !stem.is_empty())
 }
 
 fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found {

@@ -5,10 +5,13 @@
 //! was read to its end is listed with its size, hash and store metadata. It is not re-read while
 //! these stay the same. [`crate::file_change`] decides about a file that has changed since.
 
+mod first_names;
 mod known_columns;
+mod new_contents;
 mod open_file;
 mod page_builder;
 pub(crate) mod source_type;
+mod split_texts;
 mod unread_files;
 
 use std::{
@@ -31,10 +34,12 @@ use feedline_schemas::{
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use url::Url;
 
+pub(crate) use self::new_contents::{check_new_contents, list_existing};
 use self::{
     known_columns::KnownColumns,
     open_file::{EMPTY_FILE, OpenFile, Opened},
     page_builder::Gathered,
+    split_texts::SplitTexts,
     unread_files::{Unread, Young},
 };
 use crate::{
@@ -57,12 +62,34 @@ use crate::{
 /// [`Error::Config`] for an invalid setting.
 pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
     file_format::of("", config)?;
-    let limits = &config.retry;
     let policy = file_requests(config, context)?;
+    let list = new_file_list(config, policy.as_ref(), context)?;
+    Ok(Box::new(Files {
+        requests: Arc::clone(&list.options.web.requests),
+        list,
+        policy,
+        clock: Arc::clone(&context.clock),
+        found: None,
+        passed: None,
+        open: None,
+        seen: HashSet::new(),
+        marks: Marks::default(),
+        columns: KnownColumns::default(),
+        texts: SplitTexts::default(),
+    }))
+}
+
+/// The list of the files of `config`. Web servers are requested as `policy` says.
+fn new_file_list(
+    config: &SourceConfig,
+    policy: Option<&Arc<FileRequests<Error>>>,
+    context: &Context,
+) -> Result<FileList, Error> {
+    let limits = &config.retry;
     let web = WebOptions {
-        headers: policy.as_ref().map(|policy| policy.headers()),
+        headers: policy.map(|policy| policy.headers()),
         policy: policy
-            .clone()
+            .cloned()
             .map(|policy| policy as Arc<dyn RequestPolicy>),
         private_hosts: config.private_hosts.clone(),
         trust_proxy: config.trust_proxy,
@@ -72,8 +99,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         total_timeout: Duration::from_millis(limits.total_timeout_ms),
         ..WebOptions::default()
     };
-    let requests = Arc::clone(&web.requests);
-    let list = FileList {
+    Ok(FileList {
         config: config.clone(),
         options: StoreOptions {
             web,
@@ -81,19 +107,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         },
         notices: Notices::default(),
         download: Download::of(config, context)?,
-    };
-    Ok(Box::new(Files {
-        list,
-        requests,
-        policy,
-        clock: Arc::clone(&context.clock),
-        found: None,
-        passed: None,
-        open: None,
-        seen: HashSet::new(),
-        marks: Marks::default(),
-        columns: KnownColumns::default(),
-    }))
+    })
 }
 
 /// The policy of requests for the files of `config`; `None` where they are not on web servers.
@@ -129,9 +143,17 @@ struct Files {
     marks: Marks,
     /// Columns that the headers of CSV are compared with.
     columns: KnownColumns,
+    /// Text files that were read to their ends.
+    texts: SplitTexts,
 }
 
 impl Files {
+    /// Ends a page at the position `next`, behind so many `passed` files.
+    fn end_page(&mut self, gathered: Gathered, next: Position, passed: usize) -> Page {
+        self.passed = Some((next.clone(), passed));
+        gathered.page(next)
+    }
+
     /// The next page, with the errors of stores and parsers.
     async fn read_page(&mut self, at: &Position) -> Result<Page, Error> {
         let (done, begun, pages) = split(at)?;
@@ -163,7 +185,7 @@ impl Files {
                         Some(begun) => Some(Known::begun(begun)),
                         None => unread.mark(&now.url).as_ref().map(Known::read),
                     };
-                    let policy = Policy::of(config);
+                    let policy = Policy::of(config).comparing(self.columns.compares_keys());
                     match OpenFile::open(now, known, policy, unread.young.now).await? {
                         Opened::Open(open) => {
                             let notices = &self.list.notices;
@@ -191,9 +213,9 @@ impl Files {
                 self.open = Some(open);
                 let (passed, done) = (unread.passed, unread.done);
                 let next = Position::File { done, current };
-                self.passed = Some((next.clone(), passed));
-                return Ok(gathered.page(next));
+                return Ok(self.end_page(gathered, next, passed));
             }
+            self.texts.add(now, open.read);
             unread.push(open.mark().clone());
             file = unread.next();
             // An image is a file of one record: a page gathers as many as fit.
@@ -202,11 +224,11 @@ impl Files {
                 // The next page begins with this file.
                 let (passed, done, current) = (unread.passed - 1, unread.done, None);
                 let next = Position::File { done, current };
-                self.passed = Some((next.clone(), passed));
-                return Ok(gathered.page(next));
+                return Ok(self.end_page(gathered, next, passed));
             }
             begun = None;
         }
+        self.texts.warn(&config.text, &self.list.notices);
         Ok(gathered.page(Position::Done {
             pages,
             files: unread.done,
@@ -233,6 +255,7 @@ impl Source for Files {
         if let Some(last) = &resumed.last {
             self.marks = Marks::restore(landing, &last.state).await?;
             self.columns = KnownColumns::landed(resumed);
+            self.texts.note_landed();
         }
         Ok(())
     }

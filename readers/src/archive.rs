@@ -2,7 +2,8 @@
 //! number of records.
 //!
 //! An image becomes the same record as an image file, with the `path` of the archive, `!/` and the
-//! member's name. A table or a text gives the same records as a file of its name.
+//! member's name. A table gives the same records as a file of its name, and so does a text, with a
+//! `path` as images have it.
 //!
 //! Names are only labels. No file is ever written under them, two members of one name count as two,
 //! and names like `../a.png` have no effect. A damaged image is rejected alone. A damaged table
@@ -47,6 +48,6 @@ fn rows(members: impl Members + 'static, file: &FileBytes, layout: &Layout) -> B
     if layout.format == FileFormat::Image {
         Box::new(ImageMembers::new(members, file.path(), layout))
     } else {
-        Box::new(TableMembers::new(members, layout))
+        Box::new(TableMembers::new(members, file.path(), layout))
     }
 }

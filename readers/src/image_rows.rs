@@ -31,12 +31,18 @@ impl ImageRows {
 
 /// The record of one image.
 pub(crate) fn record(bytes: Vec<u8>, path: String, folder: Option<&str>) -> Record {
+    let mut columns = vec![("image".to_owned(), Value::Bytes(bytes))];
+    columns.extend(path_columns(path, folder));
+    Record::Value(Value::Object(columns))
+}
+
+/// The columns of a file that is a record: its path, and the name of its direct folder.
+pub(crate) fn path_columns(path: String, folder: Option<&str>) -> [(String, Value); 2] {
     let folder = folder.map(str::to_owned);
-    Record::Value(Value::Object(vec![
-        ("image".to_owned(), Value::Bytes(bytes)),
+    [
         ("path".to_owned(), Value::Text(path)),
         ("folder".to_owned(), folder.map_or(Value::Null, Value::Text)),
-    ]))
+    ]
 }
 
 impl Rows for ImageRows {

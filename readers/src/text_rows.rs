@@ -1,10 +1,16 @@
 //! Plain text as records: a file is one document, or several with a separator between them.
+//!
+//! A record is `text`, the unchanged characters, and where the bytes are those of a file its `path`
+//! and `folder`, as images have them.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8};
 
-use crate::{likely_encoding::wide_encoding, record::Record, rows::Rows, value::Value};
+use crate::{
+    image_rows::path_columns, likely_encoding::wide_encoding, record::Record, rows::Rows,
+    value::Value,
+};
 
 /// Reads documents; a record is an object with `text`, the unchanged characters of the file. The
 /// file is UTF-8, or UTF-16 with a byte order mark.
@@ -21,6 +27,8 @@ pub struct TextRows {
     start: usize,
     /// Reason why a file with a byte order mark is not decoded: all of it is one document then.
     not_decoded: Option<&'static str>,
+    /// Columns of the file that each record has beside its text.
+    file: Vec<(String, Value)>,
 }
 
 /// A part of a text file that is no text.
@@ -169,7 +177,14 @@ impl TextRows {
             mark,
             start: 0,
             not_decoded,
+            file: Vec::new(),
         }
+    }
+
+    /// Adds the path of the file and the name of its direct folder to each record.
+    pub(crate) fn with_path(mut self, path: &str, folder: Option<&str>) -> Self {
+        self.file = path_columns(path.to_owned(), folder).into();
+        self
     }
 
     /// Returns the end of the document that begins at `at`, and the start of the next one.
@@ -212,10 +227,11 @@ impl TextRows {
 
     fn record(&self, start: usize, end: usize) -> Record {
         match self.text(start, end) {
-            Ok(text) => Record::Value(Value::Object(vec![(
-                "text".to_owned(),
-                Value::Text(text.to_owned()),
-            )])),
+            Ok(text) => {
+                let text = ("text".to_owned(), Value::Text(text.to_owned()));
+                let file = self.file.iter().cloned();
+                Record::Value(Value::Object(std::iter::once(text).chain(file).collect()))
+            }
             Err(detail) => Record::Bad {
                 raw: String::from_utf8_lossy(&self.bytes[start..end]).into_owned(),
                 reason: INVALID_UTF8,
@@ -264,6 +280,19 @@ mod tests {
         );
         assert!(read(b" \n\t", None).is_empty());
         assert!(read(b"", None).is_empty());
+    }
+
+    #[test]
+    fn each_document_of_a_file_has_its_path_and_its_folder() {
+        let rows = TextRows::new(b"a--b".to_vec(), Some("--"));
+        let mut rows = rows.with_path("in/spam/1.txt", Some("spam"));
+        for text in ["a", "b"] {
+            let record = rows.next().unwrap().unwrap();
+            assert_eq!(
+                record.canonical(),
+                format!(r#"{{"folder":"spam","path":"in/spam/1.txt","text":"{text}"}}"#)
+            );
+        }
     }
 
     #[test]

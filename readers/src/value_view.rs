@@ -26,7 +26,7 @@ pub enum ValueView<'a> {
     /// [`Value::Time`].
     Time(&'a str),
     /// [`Value::Bytes`] or [`Value::ByteCell`].
-    Bytes,
+    Bytes(&'a [u8]),
     /// [`Value::List`].
     List,
     /// [`Value::Object`].
@@ -46,7 +46,7 @@ impl Value {
             Self::Text(text) => ValueView::Text(Cow::Borrowed(text)),
             Self::Cell(text) => ValueView::Cell(text),
             Self::Time(text) => ValueView::Time(text),
-            Self::Bytes(_) | Self::ByteCell(_) => ValueView::Bytes,
+            Self::Bytes(bytes) | Self::ByteCell(bytes) => ValueView::Bytes(bytes),
             Self::List(_) => ValueView::List,
             Self::Object(_) => ValueView::Object,
             Self::Fault(fault) => fault.kept.view(),

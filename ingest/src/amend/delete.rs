@@ -218,7 +218,7 @@ fn describe_return(config: &SourceConfig) -> &'static str {
             "a record of a deleted batch lands again if the source returns it: requests begin at the highest cursor that has landed, less `incremental.lookback`; `feedline ingest reset` reads all records"
         }
         SourceKind::Rest | SourceKind::Html => {
-            "a record of a deleted batch lands again if the source returns it"
+            "a record of a deleted batch lands again if a later run requests it and the source returns it; `feedline ingest reset` reads all records"
         }
     }
 }
@@ -296,4 +296,31 @@ fn find(entries: &[CommitEntry], batch: u64) -> Result<&CommitEntry, Error> {
         );
         Error::config("--batch", reason)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    #[test]
+    fn a_deleted_record_lands_again_only_if_a_later_run_requests_it() {
+        let check = |more: &str, part: &str| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\nurl = \"http://h.example/\"\n{more}"
+            );
+            let config = load("p", &text, &[]).unwrap().config;
+            let note = describe_return(&config.source[0]);
+            assert!(note.contains(part), "{more}: {note}");
+        };
+        // Of a finished source nothing is requested.
+        check("type = \"rest\"", "if a later run requests it");
+        let crawl = "type = \"html\"\ncrawl = { refresh = \"if_changed\" }";
+        check(crawl, "if a later run requests it");
+        check(
+            "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\" }",
+            "the highest cursor",
+        );
+    }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use feedline_readers::notices::Notices;
 use feedline_schemas::{
     amendment::AmendReport,
     commit::{Position, SourceState},
@@ -14,8 +13,8 @@ use feedline_storage::Store;
 
 use super::pages_to_read;
 use crate::{
-    context::Context, error::Error, file_list::FileList, file_marks::expand, source_table::unit_of,
-    source_type::ReadUnit,
+    context::Context, error::Error, file_list::Found, file_marks::expand, files::list_existing,
+    source_table::unit_of, source_type::ReadUnit,
 };
 
 /// Most files that a message names.
@@ -87,16 +86,21 @@ pub(super) async fn describe_reset(
     }
 }
 
-/// A note about files of `state` that are not at `url`, if there are any.
+/// A note about files of `state` that are not at `url`, if there are any. Those of a web server are not
+/// compared: a reset sends no request.
 async fn missing_after_reset(
     config: &SourceConfig,
     context: &Context,
     landing: &Store,
     state: &SourceState,
 ) -> Result<Option<String>, Error> {
-    let Some(existing) = list_files(config, context).await? else {
+    if config.is_web() {
+        return Ok(None);
+    }
+    let Some(found) = list_files(config, context).await? else {
         return Ok(None);
     };
+    let existing = urls_of(&found);
     let read = urls(&expand(landing, state).await?);
     let missing: Vec<String> = read.difference(&existing).cloned().collect();
     Ok((!missing.is_empty()).then(|| {
@@ -110,26 +114,24 @@ async fn missing_after_reset(
     }))
 }
 
-/// URLs of the files that a source has now. `None` for a source of pages, and for a file of a web
-/// server, which is not listed.
+/// The files that a source has now. `None` for a source of pages.
 ///
 /// # Errors
 /// Those of listing the files.
 pub(super) async fn list_files(
     config: &SourceConfig,
     context: &Context,
-) -> Result<Option<BTreeSet<String>>, Error> {
-    if unit_of(config) != ReadUnit::File || config.is_web() {
+) -> Result<Option<Vec<Found>>, Error> {
+    if unit_of(config) != ReadUnit::File {
         return Ok(None);
     }
-    let list = FileList {
-        config: config.clone(),
-        options: context.store_options.clone(),
-        notices: Notices::default(),
-        download: None,
-    };
-    let found = Box::pin(list.list_existing()).await?;
-    Ok(Some(found.into_iter().map(|file| file.url).collect()))
+    let found = Box::pin(list_existing(config, context)).await?;
+    Ok(Some(found))
+}
+
+/// URLs of `files`.
+pub(super) fn urls_of(files: &[Found]) -> BTreeSet<String> {
+    files.iter().map(|file| file.url.clone()).collect()
 }
 
 /// The first of `urls`, with the number of the others.

@@ -4,13 +4,13 @@ mod reread_batches;
 mod reread_files;
 mod reread_ranges;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use feedline_schemas::{
     amendment::{AmendReport, WithdrawnReason},
     commit::{CommitEntry, Position},
     config::PipelineConfig,
-    ids::Name,
+    ids::{Hash128, Name},
 };
 
 use self::{
@@ -22,7 +22,7 @@ use super::{
     Amending, count,
     delete::withdrawn,
     keep::KeptFolder,
-    missing_files::{check_ranges, list_files},
+    missing_files::{check_ranges, list_files, urls_of},
     withdrawn_files::{files, sweep},
 };
 use crate::{
@@ -31,8 +31,12 @@ use crate::{
     commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,
+    file_list::Found,
     file_marks::{MOST_LISTED, expand, fold, listed},
+    files::check_new_contents,
+    log_entries::ComparedColumns,
     setting_changes::adopt,
+    settings::config_hash,
     source_table::unit_of,
     source_type::ReadUnit,
 };
@@ -71,11 +75,12 @@ pub async fn reread(
     dry_run: bool,
 ) -> Result<AmendReport, Error> {
     let mut amending = Amending::open(config, source, context).await?;
-    let existing = match what.files.is_some() {
+    let found = match what.files.is_some() {
         true => list_files(amending.config, context).await,
         false => Ok(None),
     };
-    let existing = existing.map_err(|e| amending.under(e))?;
+    let found = found.map_err(|e| amending.under(e))?;
+    let existing = found.as_deref().map(urls_of);
     if !dry_run {
         if existing.is_some() {
             // Missing files are refused before the first entry.
@@ -89,6 +94,11 @@ pub async fn reread(
     }
     let mut report = amending.report("reread", dry_run);
     let planned = plan_existing(&amending, what, existing.as_ref(), &mut report).await?;
+    if let Some(found) = found.filter(|_| planned.is_some()) {
+        let files = (found.as_slice(), report.ranges.as_slice());
+        let checked = check_contents(&mut amending, files, dry_run).await;
+        checked.map_err(|e| amending.under(e))?;
+    }
     let log = &mut amending.log;
     let (Some(last), Some(RereadPlan { position, batches })) = (log.last().cloned(), planned)
     else {
@@ -147,6 +157,47 @@ async fn plan_existing(
         checked.map_err(|e| amending.under(e))?;
     }
     Ok(planned)
+}
+
+/// Checks that the `existing` files at `urls` can be read again, before their landed rows no longer count.
+///
+/// # Errors
+/// [`Error::File`] for one that a run would refuse.
+async fn check_contents(
+    amending: &mut Amending<'_>,
+    (existing, urls): (&[Found], &[String]),
+    dry_run: bool,
+) -> Result<(), Error> {
+    let (config, context) = (amending.config, amending.context);
+    let mut resumed = amending.log.resumed().await?;
+    let hash = resumed.last.as_ref().map(|last| last.config_hash);
+    if dry_run && hash != Some(config_hash(config)) {
+        // Changed settings, which are not recorded yet, may name other columns.
+        resumed.compared = ComparedColumns::None;
+    }
+    let mut position = match &resumed.last {
+        Some(last) => expand(amending.log.landing(), &last.state).await?,
+        None => Position::Start,
+    };
+    let marks = listed(&mut position).map(std::mem::take);
+    let marks = marks.unwrap_or_default();
+    let hashes: HashMap<&str, Hash128> = marks
+        .iter()
+        .map(|mark| (mark.url.as_str(), mark.hash))
+        .collect();
+    let parts = amending.log.entries().iter().flat_map(|entry| &entry.parts);
+    let with_rows: BTreeMap<&str, Option<Hash128>> = parts
+        .filter(|part| part.records > 0)
+        .map(|part| (part.url.as_str(), hashes.get(part.url.as_str()).copied()))
+        .collect();
+    Box::pin(check_new_contents(
+        config,
+        context,
+        &resumed,
+        (existing, urls),
+        &with_rows,
+    ))
+    .await
 }
 
 /// Withdraws batches; returns the paths of their files.

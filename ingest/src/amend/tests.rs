@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use feedline_schemas::{
@@ -18,7 +21,7 @@ use crate::{
     landed_file,
     run::ingest,
     status,
-    testing::{self, Scripted, Step, answer, ok},
+    testing::{self, Scripted, Step, answer, ok, raw},
 };
 
 fn context(root: &Store) -> Context {
@@ -960,4 +963,146 @@ async fn files_that_may_exist_and_cannot_be_listed_are_not_missing() {
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("(a link to nothing)"), "{error}");
     assert_eq!(column(&root, "n").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_a_message_now_is_not_read_again_and_keeps_its_rows() {
+    let files = [("a.csv", "n\n1\n2\n"), ("b.csv", "n\n3\n4\n")];
+    let what = Reread {
+        files: Some("a.csv".into()),
+        ..Reread::default()
+    };
+    // The rows of the file are all that have landed, or those of one batch of two.
+    for count in [1, 2] {
+        let folder = folder(&files[..count]);
+        let write = |text: &str| fs::write(folder.path().join("a.csv"), text).unwrap();
+        let root = Store::memory();
+        let source = csv(&folder, "");
+        bring(&source, &root).await.unwrap();
+        let before = column(&root, "n").await;
+        let config = pipeline(&source);
+        for (text, part) in [
+            (
+                "Service unavailable\nplease retry\n",
+                "its header has no column of this source",
+            ),
+            ("", "now it has none and no header"),
+        ] {
+            write(text);
+            for dry_run in [true, false] {
+                let refused = reread(&config, &name(), &what, &context(&root), dry_run).await;
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains(part), "{error}");
+                assert_eq!(column(&root, "n").await, before);
+            }
+        }
+        // Its header alone drops its rows.
+        write("n\n");
+        let done = reread(&config, &name(), &what, &context(&root), false).await;
+        assert_eq!(done.unwrap().rows, 2);
+        bring(&source, &root).await.unwrap();
+        assert_eq!(column(&root, "n").await, before[2..]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_lines_that_is_a_message_now_is_not_read_again_and_keeps_its_rows() {
+    let folder = folder(&[
+        ("a.ndjson", "{\"n\":1}\n{\"n\":2}\n"),
+        ("b.ndjson", "late\n"),
+    ]);
+    let root = Store::memory();
+    let source = format!(
+        "type = \"files\"\nurl = \"{}/*.ndjson\"\ncontract = {{ max_reject_fraction = 0.5 }}\n",
+        folder.path().display()
+    );
+    bring(&source, &root).await.unwrap();
+    let config = pipeline(&source);
+    let what = Reread {
+        files: Some("*.ndjson".into()),
+        ..Reread::default()
+    };
+    // A file whose lines were no records before, and which has not changed, is no reason to refuse.
+    let done = reread(&config, &name(), &what, &context(&root), true).await;
+    assert_eq!(done.unwrap().rows, 2);
+    fs::write(folder.path().join("a.ndjson"), "Service unavailable\n").unwrap();
+    for dry_run in [true, false] {
+        let refused = reread(&config, &name(), &what, &context(&root), dry_run).await;
+        let error = refused.unwrap_err().to_string();
+        let part = "its first records have no column";
+        assert!(error.contains(part), "{error}");
+        assert_eq!(column(&root, "n").await, ["1", "2"]);
+    }
+}
+
+#[tokio::test]
+async fn a_web_file_that_is_a_message_now_is_not_read_again_and_keeps_its_rows() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let server = Scripted::answering(move |_, _| {
+        let text = match broken.load(Ordering::Relaxed) {
+            true => "Service unavailable\n",
+            false => "n\n1\n2\n",
+        };
+        answer("200 OK\r\nContent-Type: text/csv", text)
+    })
+    .await;
+    let root = Store::memory();
+    let source = format!("type = \"files\"\nurl = \"{}table?day=1\"\n", server.url);
+    bring(&source, &root).await.unwrap();
+    let config = pipeline(&source);
+    let what = Reread {
+        files: Some("table*".into()),
+        ..Reread::default()
+    };
+    is_broken.store(true, Ordering::Relaxed);
+    for dry_run in [true, false] {
+        let refused = reread(&config, &name(), &what, &context(&root), dry_run).await;
+        let error = refused.unwrap_err().to_string();
+        let part = "its header has no column of this source";
+        assert!(error.contains(part), "{error}");
+        assert_eq!(column(&root, "n").await, ["1", "2"]);
+    }
+    is_broken.store(false, Ordering::Relaxed);
+    let done = reread(&config, &name(), &what, &context(&root), false).await;
+    assert_eq!(done.unwrap().rows, 2);
+}
+
+#[tokio::test]
+async fn a_web_file_that_is_missing_now_is_refused_and_keeps_its_rows() {
+    let is_missing = Arc::new(AtomicBool::new(false));
+    let missing = Arc::clone(&is_missing);
+    let server = Scripted::answering(move |_, head| match missing.load(Ordering::Relaxed) {
+        true => answer("404 Not Found", ""),
+        false if head.starts_with("GET ") => ok("n\n1\n2\n"),
+        false => raw("200 OK\r\nContent-Length: 6", b""),
+    })
+    .await;
+    for (file, part) in [
+        ("rates.csv", "1 of 1 file to be read again are not at `url`"),
+        ("table.csv?day=1", "404"),
+    ] {
+        is_missing.store(false, Ordering::Relaxed);
+        let root = Store::memory();
+        let source = format!("type = \"files\"\nurl = \"{}{file}\"\n", server.url);
+        bring(&source, &root).await.unwrap();
+        let config = pipeline(&source);
+        let mut what = Reread {
+            files: Some("*.csv*".into()),
+            ..Reread::default()
+        };
+        is_missing.store(true, Ordering::Relaxed);
+        for dry_run in [true, false] {
+            let refused = reread(&config, &name(), &what, &context(&root), dry_run).await;
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert_eq!(column(&root, "n").await, ["1", "2"]);
+        }
+        what.missing_files = true;
+        let allowed = reread(&config, &name(), &what, &context(&root), false).await;
+        let rows = allowed.ok().map(|done| done.rows);
+        // The file of a query is not dropped: its response may say 404 for another reason.
+        let expected = (!file.contains('?')).then_some(2);
+        assert_eq!(rows, expected, "{file}");
+    }
 }

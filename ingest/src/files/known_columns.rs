@@ -1,19 +1,21 @@
-//! Names that the header of a CSV file may have.
+//! Names that the header of a CSV file, or the first records of NDJSON, may have.
 //!
 //! A header without any landed column of its source is mostly that of a message in place of the file,
 //! or the first row of a table without a header. Its rows would land in columns of their own, and
 //! supersede the landed rows of a changed file. Where nothing has landed, such files are joined, with a
-//! warning.
+//! warning. The keys of NDJSON are compared once rows have landed. Only a file that replaces landed rows
+//! is refused by them: a new one may have records of another kind, and lands with that warning.
 
 use std::collections::HashSet;
 
 use feedline_readers::{notices::Notices, value::shorten};
 use feedline_schemas::{
+    commit::{FileMark, Position},
     config::{ColumnsContract, ContractConfig},
-    record::join_path,
+    record::{join_path, split_path},
 };
 
-use super::open_file::OpenFile;
+use super::{first_names::FirstNames, open_file::OpenFile};
 use crate::{
     contract::folded,
     csv_header::NO_COMMON_COLUMN,
@@ -26,6 +28,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct KnownColumns {
     names: HashSet<String>,
+    /// The first keys of the paths of landed columns and child tables, in the same form.
+    first_keys: HashSet<String>,
+    /// URLs of the files that the landed position lists as read, without empty ones.
+    read: HashSet<String>,
     /// The file of this run that the first names are of; `None` if they have landed before.
     first: Option<String>,
     /// True if any header passes.
@@ -48,26 +54,97 @@ impl KnownColumns {
         let columns = last.schema.columns.iter();
         let columns = columns.map(|column| column.name.as_str());
         let all = columns.chain(last.state.planned.keys().map(String::as_str));
+        let lists = last
+            .children
+            .values()
+            .filter_map(|table| table.lists.first());
+        let paths = all.clone().chain(lists.map(String::as_str));
         Self {
             names: all.map(folded).collect(),
+            first_keys: paths.map(|path| folded(&first_key(path))).collect(),
+            read: read_files(&last.state.position)
+                .iter()
+                .filter(|mark| mark.bytes > 0)
+                .map(|mark| mark.url.clone())
+                .collect(),
             ..Self::default()
         }
     }
 
-    /// Checks the header of a file, unless it neither lands a record nor supersedes any. Where nothing
-    /// has landed, a header without a column of the files before it goes to `notices`.
+    /// Returns true if the keys of NDJSON are compared with landed columns.
+    pub(super) fn compares_keys(&self) -> bool {
+        !self.passes_all && self.has_landed()
+    }
+
+    /// Checks the names in a file, unless it neither lands a record nor supersedes any. Where nothing
+    /// has landed, a header without a column of the files before it goes to `notices`, and so do the
+    /// keys of a new file of NDJSON without a landed column.
     ///
     /// # Errors
-    /// Like those of [`Self::check_header`].
+    /// Like those of [`Self::check_header`] and [`Self::check_keys`].
     pub(super) fn check_file(
         &mut self,
         file: &OpenFile,
         contract: &ContractConfig,
         notices: &Notices,
     ) -> Result<(), Error> {
-        match file.changes_rows() {
-            true => self.check_header(file.header(), &file.mark().url, contract, notices),
-            false => Ok(()),
+        self.check_names(file, file.supersedes(), contract, notices)
+    }
+
+    /// Like [`Self::check_file`], of a file that `supersedes` landed records or not.
+    ///
+    /// # Errors
+    /// Like those of [`Self::check_file`].
+    pub(super) fn check_names(
+        &mut self,
+        file: &OpenFile,
+        supersedes: bool,
+        contract: &ContractConfig,
+        notices: &Notices,
+    ) -> Result<(), Error> {
+        let url = &file.mark().url;
+        match file.names() {
+            _ if file.is_over() && !supersedes => Ok(()),
+            FirstNames::Header(header) => self.check_header(header, url, contract, notices),
+            // Lines that are no records are rejected, and may not supersede any.
+            FirstNames::Keys(keys) if !keys.is_empty() || supersedes => {
+                let replaces = supersedes || self.read.contains(url);
+                self.check_keys(keys, (url.as_str(), replaces), contract, notices)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the first records of the file of NDJSON at `url` have a landed or declared column,
+    /// unless `contract.columns` decides about new ones. If the file does not replace landed rows,
+    /// records without one go to `notices`.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file without one that `replaces` landed rows.
+    fn check_keys(
+        &self,
+        keys: &[String],
+        (url, replaces): (&str, bool),
+        contract: &ContractConfig,
+        notices: &Notices,
+    ) -> Result<(), Error> {
+        if !self.compares_keys() || !matches!(contract.columns, ColumnsContract::Evolve) {
+            return Ok(());
+        }
+        let declared = contract.column.keys().chain(&contract.required);
+        let declared: HashSet<String> = declared.map(|path| first_key(path)).collect();
+        let is_known =
+            |key: &String| self.first_keys.contains(&folded(key)) || declared.contains(key);
+        match keys.iter().any(is_known) {
+            true => Ok(()),
+            false if replaces => Err(Error::File {
+                url: url.to_owned(),
+                reason: describe_keys(keys),
+            }),
+            false => {
+                note_keys(keys, url, notices);
+                Ok(())
+            }
         }
     }
 
@@ -165,6 +242,44 @@ fn column_names(header: &[String]) -> Vec<String> {
     names.map(|name| join_path([name.as_str()])).collect()
 }
 
+/// Files that a position lists as read.
+fn read_files(position: &Position) -> &[FileMark] {
+    match position {
+        Position::File { done, .. } => done,
+        Position::Done { files, .. } => files,
+        Position::Start | Position::Page { .. } => &[],
+    }
+}
+
+/// Notes that the new file of NDJSON at `url` has none of the landed columns.
+fn note_keys(keys: &[String], url: &str, notices: &Notices) {
+    let keys = column_names(keys).join("`, `");
+    let message = format!(
+        "the first records of `{url}` have no column of this source: `{}`; its rows land beside the landed ones, with nulls in the columns of the other; read another kind of records as a source of its own, correct a file that is a message, or declare a column if this is right (`contract.column.<name>.type`)",
+        shorten(&keys, 200)
+    );
+    notices.push(NO_COMMON_COLUMN, "contract.column", message);
+}
+
+/// First key of the path of a column.
+fn first_key(path: &str) -> String {
+    split_path(path).into_iter().next().unwrap_or_default()
+}
+
+/// The reason why a file of NDJSON with these keys is refused.
+fn describe_keys(keys: &[String]) -> String {
+    let keys = match keys {
+        [] => "no column".to_owned(),
+        keys => format!(
+            "no column of this source, `{}`",
+            shorten(&keys.join("`, `"), 200)
+        ),
+    };
+    format!(
+        "its first records have {keys}: it may be a message, so nothing of it lands, and landed rows stay; correct the file and rerun; if it is right, declare one of its columns (`contract.column.<name>.type`), or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything"
+    )
+}
+
 /// The reason why a file with this header is refused.
 fn describe_refusal(header: &[String]) -> String {
     let header = header.join("`, `");
@@ -231,6 +346,45 @@ mod tests {
             let other = contract(&format!("contract.columns = \"{columns}\"\n"));
             assert!(passes(&mut of_names(&["id"]), header, &other), "{columns}");
         }
+    }
+
+    #[test]
+    fn records_need_one_key_of_a_landed_or_declared_path() {
+        let mut known = of_names(&["user.id", "a\\.b"]);
+        let paths = ["user.id", "a\\.b", "line_items"];
+        known.first_keys = paths.map(|path| folded(&first_key(path))).into();
+        let check = |known: &KnownColumns, keys: &[&str], more: &str| {
+            let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            let is_passed = |replaces: bool| {
+                let (notices, file) = (Notices::default(), ("in/a.ndjson", replaces));
+                let checked = known.check_keys(&keys, file, &contract(more), &notices);
+                (checked.is_ok(), notices.all())
+            };
+            let (replacing, none) = is_passed(true);
+            assert_eq!(none, []);
+            // A new file lands, with a warning in place of the error.
+            let (new, noted) = is_passed(false);
+            let codes: Vec<&str> = noted.iter().map(|w| w.code.as_str()).collect();
+            assert!(new, "{keys:?}");
+            let is_noted = codes == [NO_COMMON_COLUMN];
+            assert_eq!(is_noted, !replacing, "{keys:?} {noted:?}");
+            replacing
+        };
+        for (keys, expected) in [
+            (&["User", "x"][..], true),
+            (&["a.b"], true),
+            (&["lineItems"], true),
+            (&["a"], false),
+            (&["id", "error"], false),
+            (&[], false),
+        ] {
+            assert_eq!(check(&known, keys, ""), expected, "{keys:?}");
+        }
+        let nested = "contract.column.'error.code'.type = \"text\"\n";
+        assert!(check(&known, &["error"], nested));
+        let other = "contract.columns = \"quarantine_row\"\n";
+        assert!(check(&known, &["error"], other));
+        assert!(check(&KnownColumns::default(), &["error"], ""));
     }
 
     #[test]

@@ -14,10 +14,9 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use super::page_builder::Gathered;
+use super::{first_names::FirstNames, page_builder::Gathered};
 use crate::{
     blocking::blocking,
-    csv_header::{has_header, header_of},
     error::Error,
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_list::Found,
@@ -62,8 +61,8 @@ pub(super) struct OpenFile {
     has_end_place: bool,
     /// True if the records to be handed out supersede the landed ones of this file.
     supersedes: bool,
-    /// CSV that is read from its beginning: the names in its header. Otherwise none.
-    header: Vec<String>,
+    /// Names in its first records, if it is read from its beginning.
+    names: FirstNames,
 }
 
 impl OpenFile {
@@ -113,13 +112,14 @@ impl OpenFile {
             let ahead_place = RecordPlace::parse(&rows.place());
             let notices = &layout.notices;
             let is_beginning = skip == 0 && begin == Begin::default();
-            let header = match is_beginning {
-                true => header_of(rows.as_mut(), &layout).map_err(unreadable)?,
-                false => Vec::new(),
+            let names = match is_beginning {
+                true => FirstNames::of(rows.as_mut(), &bytes, &layout, policy),
+                false => Ok(FirstNames::Unknown),
             };
+            let names = names.map_err(unreadable)?;
             if ahead.is_none() && is_beginning {
-                let is_emptied = supersedes && header.is_empty() && has_header(&layout);
-                note_empty(&mark, notices, is_emptied);
+                let is_emptied = supersedes && names.are_missing();
+                note_empty(&mark, notices, is_emptied.then_some(&names));
                 match is_emptied {
                     true if is_read => return Ok(Opened::Emptied),
                     true => return Err(unreadable(EMPTIED.to_owned())),
@@ -141,7 +141,7 @@ impl OpenFile {
                 ahead_place,
                 has_end_place: has_end_place(layout.kind),
                 supersedes,
-                header,
+                names,
             })))
         })
         .await
@@ -156,14 +156,14 @@ impl OpenFile {
         &self.mark
     }
 
-    /// Returns true if it has records to land, or supersedes landed ones.
-    pub(super) fn changes_rows(&self) -> bool {
-        self.ahead.is_some() || self.supersedes
+    /// Returns true if it supersedes landed records.
+    pub(super) const fn supersedes(&self) -> bool {
+        self.supersedes
     }
 
-    /// Names in the header of CSV that is read from its beginning.
-    pub(super) fn header(&self) -> &[String] {
-        &self.header
+    /// Names in its first records, if it is read from its beginning.
+    pub(super) const fn names(&self) -> &FirstNames {
+        &self.names
     }
 
     /// Progress of the reading.
@@ -246,16 +246,20 @@ async fn open_labels(
     Ok(Some((labels, found.packing)))
 }
 
-fn note_empty(mark: &FileMark, notices: &Notices, is_emptied: bool) {
+/// Notes a file without rows. `emptied` are the missing names of one that had rows, which stay.
+fn note_empty(mark: &FileMark, notices: &Notices, emptied: Option<&FirstNames>) {
     let how = match mark.bytes {
         0 => "is empty (0 bytes)".to_owned(),
         bytes => format!("has no rows in its {bytes} bytes"),
     };
-    let rows = match is_emptied {
-        true => {
+    let rows = match emptied {
+        Some(FirstNames::Header(_)) => {
             ", without a header: the rows that landed from it stay; write it with its header alone to drop them"
         }
-        false => "",
+        Some(_) => {
+            ": the rows that landed from it stay; to drop them, remove it and run `feedline ingest reread PIPELINE.toml SOURCE --file NAME --missing-too`"
+        }
+        None => "",
     };
     notices.push(EMPTY_FILE, "", format!("`{}` {how}{rows}", mark.url));
 }

@@ -1,8 +1,8 @@
 //! Requests of files, beside the promises that `run::tests::contract` holds every source to.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use axum::{
@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     error::Error,
     run::ingest,
-    testing::{Served, context},
+    testing::{Scripted, Served, context, raw},
 };
 
 /// A request that a server has received.
@@ -75,6 +75,12 @@ async fn respond(
         "second" if received.authorization.as_deref() != Some("Bearer token-2") => {
             StatusCode::UNAUTHORIZED.into_response()
         }
+        "headless" if received.method == Method::HEAD => {
+            StatusCode::METHOD_NOT_ALLOWED.into_response()
+        }
+        "unimplemented" if received.method == Method::HEAD => {
+            StatusCode::NOT_IMPLEMENTED.into_response()
+        }
         "forbidden" => StatusCode::FORBIDDEN.into_response(),
         "missing" => StatusCode::NOT_FOUND.into_response(),
         "secret" if !headers.contains_key("x-token") => StatusCode::UNAUTHORIZED.into_response(),
@@ -100,8 +106,11 @@ fn source(url: &str, more: &str) -> String {
 }
 
 async fn bring_one(server: &Server, file: &str, more: &str) -> Result<IngestReport, Error> {
-    let source = source(&format!("{}/{file}", server.url), more);
-    let text = format!("[pipeline]\nname = \"p\"\n{source}");
+    bring_url(&format!("{}/{file}", server.url), more).await
+}
+
+async fn bring_url(url: &str, more: &str) -> Result<IngestReport, Error> {
+    let text = format!("[pipeline]\nname = \"p\"\n{}", source(url, more));
     let context = Context {
         root: Store::memory(),
         ..context()
@@ -116,11 +125,79 @@ async fn a_missing_file_is_not_asked_for_again() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.contains("missing.csv"), "{error}");
-    // As a file, and as a folder.
+    assert!(
+        error.contains("missing.csv` has no such file (404)"),
+        "{error}"
+    );
     let methods: Vec<Method> = received(&server).iter().map(|r| r.method.clone()).collect();
-    let kinds: HashSet<&Method> = methods.iter().collect();
-    assert_eq!(methods.len(), kinds.len(), "{methods:?}");
+    assert_eq!(methods, [Method::HEAD]);
+}
+
+#[tokio::test]
+async fn a_file_is_read_where_the_server_refuses_head() {
+    for kind in ["headless", "unimplemented"] {
+        let server = serve().await;
+        let report = bring_one(&server, &format!("{kind}.csv"), "")
+            .await
+            .unwrap();
+        assert_eq!(report.rows, 2, "{kind}");
+        let received = received(&server);
+        let methods: Vec<&Method> = received.iter().map(|r| &r.method).collect();
+        let of_two = |method| methods.iter().filter(|found| ***found == method).count();
+        assert_eq!(
+            methods.len(),
+            of_two(Method::HEAD) + of_two(Method::GET),
+            "{methods:?}"
+        );
+        let counted = report
+            .sources
+            .iter()
+            .map(|source| source.requests)
+            .sum::<u64>();
+        assert_eq!(counted, received.len() as u64, "{kind}");
+    }
+}
+
+/// A server of one file with these headers, whose first `truncated` bodies end too early.
+async fn serve_truncated(headers: &str, truncated: usize) -> Scripted {
+    let head = format!("200 OK\r\n{headers}Content-Length: {}", ROWS.len());
+    let bodies = AtomicUsize::new(0);
+    let answer = move |_: usize, request: &str| {
+        if !request.starts_with("GET ") {
+            return raw(&head, b"");
+        }
+        match bodies.fetch_add(1, Ordering::Relaxed) < truncated {
+            true => raw(&head, &ROWS.as_bytes()[..6]),
+            false => raw(&head, ROWS.as_bytes()),
+        }
+    };
+    Scripted::answering(answer).await
+}
+
+#[tokio::test]
+async fn a_truncated_body_is_requested_again_as_often_as_retry_says() {
+    for headers in ["", "ETag: \"1\"\r\n"] {
+        let server = serve_truncated(headers, 2).await;
+        let url = format!("{}rates.csv", server.url);
+        let report = bring_url(&url, "").await.unwrap();
+        let source = &report.sources[0];
+        let found = (source.rows, source.retries, source.requests);
+        assert_eq!(found, (2, 2, server.heads().len() as u64), "{headers}");
+
+        let server = serve_truncated(headers, usize::MAX).await;
+        let url = format!("{}rates.csv", server.url);
+        let error = bring_url(&url, "").await.unwrap_err().to_string();
+        for part in [
+            url.as_str(),
+            "the body was truncated",
+            "the last of 3 tries",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        let heads = server.heads();
+        let bodies = heads.iter().filter(|head| head.starts_with("GET "));
+        assert_eq!(bodies.count(), 3, "{headers}");
+    }
 }
 
 #[tokio::test]

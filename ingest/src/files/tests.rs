@@ -67,6 +67,7 @@ fn files(config: &SourceConfig) -> Files {
         seen: HashSet::new(),
         marks: Marks::default(),
         columns: KnownColumns::default(),
+        texts: SplitTexts::default(),
     }
 }
 
@@ -261,6 +262,32 @@ async fn a_file_without_rows_is_told_by_name() {
         let told = files.warnings();
         assert_eq!(told[0].code, "empty_file");
         assert!(told[0].message.contains(name), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_separator_that_splits_no_text_is_a_warning() {
+    let folder = Folder::new(&[("d/1.txt", b"a\n--\nb"), ("d/2.txt", b"c")]);
+    let not_found = || one("separator_not_found", "text.separator");
+    for (file, separator, expected) in [
+        ("*.txt", Some("\n--\n"), Vec::new()),
+        ("*.txt", Some("\n==\n"), not_found()),
+        ("2.txt", Some("\n--\n"), not_found()),
+        ("2.txt", None, Vec::new()),
+    ] {
+        let mut config = folder.source(&format!("d/{file}"));
+        config.format = FileFormat::Text;
+        config.text.separator = separator.map(str::to_owned);
+        assert_eq!(told(&config).await, expected, "{file} {separator:?}");
+        // Files that landed before may have it.
+        let mut later = files(&config);
+        later.texts.note_landed();
+        let mut at = Position::Start;
+        while !matches!(at, Position::Done { .. }) {
+            at = later.next_page(&at).await.unwrap().next;
+        }
+        let mut warnings = later.warnings().into_iter();
+        assert!(warnings.all(|warning| warning.code != "separator_not_found"));
     }
 }
 

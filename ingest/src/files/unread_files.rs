@@ -23,10 +23,18 @@ impl Young<'_> {
         let age = file.modified.map(|at| self.now.saturating_sub(at));
         let is_young = !self.settle.is_zero() && age.is_some_and(|age| age < self.settle);
         if let (true, Some(age)) = (is_young, age) {
+            let ahead = file.modified.map(|at| at.saturating_sub(self.now));
+            let ahead = ahead.map(|ahead| ahead.as_secs());
+            let (when, advice) = match ahead.filter(|ahead| *ahead > 0) {
+                Some(ahead) => (
+                    format!("was written {ahead} s ahead of the clock of this machine"),
+                    "; correct the clock of one of them, or the time of the file",
+                ),
+                None => (format!("was written {} s ago", age.as_secs()), ""),
+            };
             let message = format!(
-                "`{}` was written {} s ago and is left for a later run (`files.settle_s` = {})",
+                "`{}` {when} and is left for a later run (`files.settle_s` = {}){advice}",
                 file.url,
-                age.as_secs(),
                 self.settle.as_secs()
             );
             self.notices

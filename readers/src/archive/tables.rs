@@ -7,6 +7,7 @@ use crate::{
     file_format::{self, Kind, Packing},
     record::Record,
     rows::{Layout, Rows, one_pass::of_reader, unpack},
+    text_rows::TextRows,
     value::shorten,
 };
 
@@ -19,6 +20,7 @@ type Open = (String, Box<dyn Rows>);
 /// Reads the tables and texts of an archive, one member after the other.
 pub(crate) struct TableMembers<M> {
     members: M,
+    archive: String,
     layout: Layout,
     /// The member that is read, and its name.
     now: Option<Open>,
@@ -28,10 +30,11 @@ pub(crate) struct TableMembers<M> {
 }
 
 impl<M: Members> TableMembers<M> {
-    /// Reads an archive with the settings of `layout`.
-    pub(crate) fn new(members: M, layout: &Layout) -> Self {
+    /// Reads the archive at the path `archive` with the settings of `layout`.
+    pub(crate) fn new(members: M, archive: &str, layout: &Layout) -> Self {
         Self {
             members,
+            archive: archive.to_owned(),
             layout: layout.clone(),
             now: None,
             is_any: false,
@@ -76,16 +79,21 @@ impl<M: Members> TableMembers<M> {
         if matches!(kind, Kind::Tar | Kind::Zip) {
             return Err("an archive in an archive is not read; unpack the outer one".into());
         }
+        let bytes = self.unpacked(bytes, packing)?;
+        if kind == Kind::Text {
+            let rows = TextRows::new(bytes, self.layout.text.separator.as_deref());
+            let folder = name.rsplit('/').nth(1).filter(|folder| !folder.is_empty());
+            return Ok(Box::new(
+                rows.with_path(&format!("{}!/{name}", self.archive), folder),
+            ));
+        }
         let layout = Layout {
             kind,
             packing,
             name: format!("{}!/{name}", self.layout.name),
             ..self.layout.clone()
         };
-        of_reader(
-            Box::new(Cursor::new(self.unpacked(bytes, packing)?)),
-            &layout,
-        )
+        of_reader(Box::new(Cursor::new(bytes)), &layout)
     }
 
     /// A compressed member must not be larger, once decompressed, than an uncompressed one may be.

@@ -13,6 +13,7 @@ use crate::{
     idx_rows::IdxRows,
     image_rows::ImageRows,
     parquet_rows::ParquetRows,
+    text_rows::TextRows,
 };
 
 /// Opens the records of `file` that begin at `from`, without the first `skip`. Only plain CSV and
@@ -40,6 +41,12 @@ pub fn open(
         Kind::Image => {
             let reader = unpacked(file, layout.packing)?;
             Box::new(ImageRows::new(read_whole(reader), file.path()))
+        }
+        Kind::Text => {
+            let bytes = read_whole(unpacked(file, layout.packing)?)?;
+            let (separator, path) = (layout.text.separator.as_deref(), file.path());
+            let rows = TextRows::new(bytes, separator);
+            Box::new(rows.with_path(path, path.rsplit('/').nth(1)))
         }
         Kind::Tar => archive::tar(file, layout)?,
         Kind::Zip if layout.packing == Packing::Plain => archive::zip(file, layout)?,

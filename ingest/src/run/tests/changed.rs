@@ -368,15 +368,28 @@ async fn a_file_that_is_too_young_is_left_for_a_later_run() {
     let path = place.write("a.csv", "n\n1\n");
     let report = place.bring().await;
     assert_eq!((report.rows, codes(&report)), (0, vec!["unsettled_file"]));
-    let earlier = (UNIX_EPOCH + SystemClock.unix()) - Duration::from_secs(7200);
-    File::options()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_modified(earlier)
-        .unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let now = UNIX_EPOCH + SystemClock.unix();
+    file.set_modified(now - Duration::from_secs(7200)).unwrap();
     let report = place.bring().await;
     place.check(&report, "n", &[1]).await;
+}
+
+#[tokio::test]
+async fn a_file_from_a_clock_that_is_ahead_is_left_and_says_so() {
+    let place = Place::new("files.settle_s = 3600");
+    let path = place.write("a.csv", "n\n1\n");
+    let file = File::options().write(true).open(&path).unwrap();
+    let tomorrow = UNIX_EPOCH + SystemClock.unix() + Duration::from_secs(86_400);
+    file.set_modified(tomorrow).unwrap();
+    let report = place.bring().await;
+    assert_eq!((report.rows, codes(&report)), (0, vec!["unsettled_file"]));
+    let message = &report.sources[0].warnings[0].message;
+    let ahead = " s ahead of the clock of this machine and is left for a later run";
+    assert!(
+        message.contains(ahead) && !message.contains(" s ago"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -519,6 +532,9 @@ async fn files_with_and_without_percent_signs_are_reported() {
     place.write("jan.csv", "id,share\n1,5%\n2,10 %\n3,\n");
     let is_warned = |report: &IngestReport| codes(report).contains(&"percent_mixed");
     assert!(!is_warned(&place.bring().await));
+    // 0 is the same with and without the sign.
+    place.write("january.csv", "id,share\n5,0\n6,0%\n");
+    assert!(!is_warned(&place.bring().await));
     place.write("feb.csv", "id,share\n4,0.05\n");
     let report = place.bring().await;
     assert!(is_warned(&report));
@@ -526,7 +542,7 @@ async fn files_with_and_without_percent_signs_are_reported() {
     let warning = warnings.find(|warning| warning.code == "percent_mixed");
     let message = &warning.unwrap().message;
     assert!(
-        message.contains("`share` (2 of 3 values with the sign)"),
+        message.contains("`share` (2 of 3 values other than 0 with the sign)"),
         "{message}"
     );
 }

@@ -3,7 +3,11 @@
 use feedline_schemas::{config::ColumnsContract, report::Warning};
 
 use super::*;
-use crate::{files::tests::Folder, preview::preview};
+use crate::{
+    files::tests::Folder,
+    preview::preview,
+    testing::{Scripted, ok},
+};
 
 #[tokio::test]
 async fn codes_and_long_numbers_of_a_later_file_are_not_changed_in_silence() {
@@ -165,4 +169,95 @@ async fn a_message_in_place_of_a_file_supersedes_no_row() {
     folder.write("rates.csv", b"note\nnew\n");
     let report = ingest(&declared, None, &context(&root)).await.unwrap();
     assert_eq!(report.rows, 1);
+}
+
+#[tokio::test]
+async fn a_message_in_place_of_a_file_of_lines_supersedes_no_row() {
+    let lines: &[u8] = b"{\"id\":1,\"at\":{\"x\":2}}\n{\"id\":2,\"at\":{\"x\":3}}\n";
+    let folder = Folder::new(&[("a.ndjson", lines)]);
+    let config = pipeline(&folder.path("*.ndjson"));
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    let keys = "its first records have no column of this source, `error`: it may be a message";
+    let none = "its first records have no column: it may be a message";
+    for (message, part) in [
+        ("{\"error\":\"try later\"}\n", keys),
+        ("Service unavailable\n", none),
+    ] {
+        folder.write("a.ndjson", message.as_bytes());
+        let refused = ingest(&config, None, &context(&root)).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    // A key of a nested column and a declared one make it right.
+    folder.write("a.ndjson", lines);
+    folder.write("b.ndjson", b"{\"at\":{\"y\":4}}\n");
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(report.rows, 3);
+    let mut declared = config.clone();
+    declared.source[0].contract.required = vec!["note".to_owned()];
+    folder.write("b.ndjson", b"{\"note\":\"new\"}\n");
+    let report = ingest(&declared, None, &context(&root)).await.unwrap();
+    assert_eq!(report.rows, 3);
+}
+
+#[tokio::test]
+async fn a_new_file_of_lines_with_other_keys_lands_with_a_warning() {
+    let folder = Folder::new(&[("a.ndjson", b"{\"id\":1}\n{\"id\":2}\n")]);
+    let config = pipeline(&folder.path("*.ndjson"));
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    folder.write("c.ndjson", b"{\"y\":1}\n");
+    folder.write("d.ndjson", b"{\"id\":3}\n");
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    let source = &report.sources[0];
+    let mut warnings = source.warnings.iter();
+    let found = warnings.find(|warning| warning.code == "no_common_column");
+    let message = found.map_or("", |warning| warning.message.as_str());
+    let part = "c.ndjson` have no column of this source: `y`; its rows land";
+    assert!(message.contains(part), "{message}");
+    assert_eq!(source.rows, 4);
+    // A message in place of the landed records does not replace them.
+    folder.write("c.ndjson", b"{\"error\":\"try later\"}\n");
+    let refused = ingest(&config, None, &context(&root)).await;
+    let error = refused.unwrap_err().to_string();
+    let part = "c.ndjson`: its first records have no column of this source, `error`";
+    assert!(error.contains(part), "{error}");
+}
+
+#[tokio::test]
+async fn a_message_in_place_of_a_web_file_of_lines_is_refused_in_the_preview_too() {
+    let message = "{\"error\":\"try later\"}\n";
+    let server = Scripted::answering(move |number, _| match number {
+        0 => ok("{\"id\":1}\n{\"id\":2}\n"),
+        _ => ok(message),
+    })
+    .await;
+    let config = pipeline(&format!("{}lines.ndjson?day=1", server.url));
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    let part = "its first records have no column of this source, `error`";
+    let seen = preview(&config, None, 0, &context(&root)).await.unwrap();
+    let error = seen[0].error.as_deref().unwrap_or_default();
+    assert!(error.contains(part), "{seen:?}");
+    let refused = ingest(&config, None, &context(&root)).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains(part), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_of_lines_that_is_emptied_keeps_its_rows() {
+    let folder = Folder::new(&[("a.ndjson", b"{\"id\":1}\n{\"id\":2}\n")]);
+    let config = pipeline(&folder.path("a.ndjson"));
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    for content in [&b""[..], b"\n"] {
+        folder.write("a.ndjson", content);
+        let report = ingest(&config, None, &context(&root)).await.unwrap();
+        let source = &report.sources[0];
+        let part = "landed from it stay; to drop them, remove it and run";
+        let mut warnings = source.warnings.iter();
+        let is_noted = warnings.any(|warning| warning.message.contains(part));
+        assert_eq!((source.rows, is_noted), (2, true), "{content:?}");
+    }
 }

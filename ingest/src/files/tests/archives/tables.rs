@@ -111,7 +111,14 @@ async fn a_pattern_chooses_among_members() {
         let mut config = of(&folder, name, Some("README*"));
         config.format = FileFormat::Text;
         config.csv = folder.source(name).csv;
-        assert_eq!(records(&config).await, [r#"{"text":"free"}"#]);
+        let found = records(&config).await;
+        let path = format!(r#""path":"{name}!/"#);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(&path), "{found:?}");
+        assert!(
+            found[0].ends_with(r#"README.txt","text":"free"}"#),
+            "{found:?}"
+        );
         let error = refused(&of(&folder, name, Some("README*"))).await;
         assert!(
             error.contains("README.txt`: its name has no known extension"),
