@@ -243,6 +243,7 @@ impl Batch {
                 bad @ Record::Bad { .. } => deciding.rejects.push(Reject::new(row, bad)),
             }
         }
+        deciding.drop_known_rejects();
         name_places(&mut deciding.rejects, places);
         let children = deciding.children.close(source)?;
         let reading = deciding.contract.reading().clone();
@@ -258,6 +259,7 @@ impl Batch {
         let names = closed.schema.columns.iter().map(|c| c.name.as_str());
         let others = [
             contract::cut_warning(&decisions),
+            contract::hex_warning(&decisions),
             contract::alike_warning(names, &closed.presence),
         ];
         let all = contract::image_warnings(&decisions).into_iter();

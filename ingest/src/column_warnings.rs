@@ -108,9 +108,10 @@ fn warn_of_null_key(config: &SourceConfig, found: &RecordColumns<'_>) -> Option<
         .iter()
         .map(|name| format!("`{name}` in {}", missing(name)));
     let message = format!(
-        "parts of `key` are null or absent in some of {}: {}. A null is a value of the key like any other: records that agree in the other parts are versions of one entity, so a dataset reads only the latest of them. Records without any part of the key are all read. Reject such records with `contract.required` and `contract.nulls = \"quarantine_row\"`, or set `contract.column.{first}.nulls = \"warn\"` if null is a value of the key; rows that are superseded or deleted count until `feedline ingest reset`",
-        counted(found.presence.rows, "landed record"),
-        named.collect::<Vec<_>>().join(", ")
+        "parts of `key` are null or absent in some of {}: {}. A null is a value of the key like any other: records that agree in the other parts are versions of one entity, so a dataset reads only the latest of them. Records without any part of the key are all read. Reject such records with `contract.required` and `contract.nulls = \"quarantine_row\"`, or set `contract.column.{first}.nulls = \"warn\"` if null is a value of the key. The counts are of all records that ever landed, superseded and deleted ones included, until `feedline ingest reset PIPELINE.toml {}`, which re-reads everything",
+        counted(found.presence.rows, "record"),
+        named.collect::<Vec<_>>().join(", "),
+        config.name
     );
     Some(Warning::new("key_has_nulls", message).with_key("contract.required"))
 }
@@ -141,7 +142,7 @@ fn warn_of_empty_tables(config: &SourceConfig, found: &RecordColumns<'_>) -> Opt
     let mut message = format!(
         "no item has landed in {}: none of {} has the list, or all lists are empty; correct the name of the table or its `path`, or declare one of its columns (`contract.children.{}.column.<name>.type`) if the list may be absent",
         named.collect::<Vec<_>>().join(", "),
-        counted(found.presence.rows, "landed record"),
+        counted(found.presence.rows, "record"),
         first.name
     );
     if !earlier.is_empty() {
@@ -222,10 +223,10 @@ fn warn_of_mixed_percents(config: &SourceConfig, presence: &Presence) -> Option<
     let (first, ..) = mixed.first()?;
     let named = mixed.iter().map(|(name, percents, all)| {
         let all = counted(*all, "value");
-        format!("`{name}` ({percents} of {all} with the sign)")
+        format!("`{name}` ({percents} of {all} other than 0 with the sign)")
     });
     let message = format!(
-        "values with and without a percent sign have landed in {}: `5%` is read as 5, and `0.05`, which may mean the same, as 0.05; correct the files and run `feedline ingest reset PIPELINE.toml {}`, which re-reads everything (rows that are superseded or deleted count until then), or declare the type of the column (`contract.column.{first}.type`) if all of its values are percentages",
+        "values with and without a percent sign land in {}: `5%` is read as 5, and `0.05`, which may mean the same, as 0.05; correct the files and run `feedline ingest reset PIPELINE.toml {}`, which re-reads everything (until then the counts are of all values that ever landed, superseded and deleted rows included), or declare the type of the column (`contract.column.{first}.type`) if all of its values are percentages",
         named.collect::<Vec<_>>().join(", "),
         config.name
     );
@@ -346,13 +347,16 @@ mod tests {
             let message = found.map(|warning| warning.message);
             let named = message
                 .as_deref()
-                .and_then(|text| text.split_once(" landed in "));
+                .and_then(|text| text.split_once(" land in "));
             let named = named.and_then(|(_, rest)| rest.split_once(": "));
             assert_eq!(named.map(|(named, _)| named), expected, "{more} {plain:?}");
-            let is_remedied = |text: &String| text.contains("ingest reset PIPELINE.toml s`");
+            let is_remedied = |text: &String| {
+                text.contains("ingest reset PIPELINE.toml s`") && text.contains("ever landed")
+            };
             assert!(message.as_ref().is_none_or(is_remedied), "{message:?}");
         };
-        check("", Some(3), Some("`v` (3 of 6 values with the sign)"));
+        let named = "`v` (3 of 6 values other than 0 with the sign)";
+        check("", Some(3), Some(named));
         // Rows that landed before the counts began may have had the sign.
         check("", None, None);
         let declared = "[source.contract.column.v]\ntype = 'float'";
@@ -361,8 +365,10 @@ mod tests {
 
     #[test]
     fn nulls_in_a_part_of_a_key_are_reported_until_they_are_meant() {
-        let part = "some of 10 landed records: `v` in 3. A null";
+        let part = "some of 10 records: `v` in 3. A null";
         check("key = ['id', 'v']", 3, &[("key_has_nulls", part)]);
+        let history = "until `feedline ingest reset PIPELINE.toml s`";
+        check("key = ['id', 'v']", 3, &[("key_has_nulls", history)]);
         check("key = ['id', 'v']", 0, &[]);
         check("key = ['v']", 3, &[]);
         let mut meant = config("key = ['id', 'v']");

@@ -50,6 +50,7 @@ mod missing_values;
 mod new_columns;
 mod number_notation;
 mod snapshot;
+mod text_bytes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -72,6 +73,7 @@ pub(crate) use self::{
     missing_values::ALARMS,
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
+    text_bytes::{TEXT_AS_HEX, hex_warning, read_declared_bytes},
 };
 use self::{map_columns::MapColumns, missing_values::Met};
 use crate::{

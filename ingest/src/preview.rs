@@ -255,13 +255,17 @@ async fn look(
             warnings: noticed,
             ..SourcePreview::default()
         };
+        let is_landed = landed.is_some() && !matches!(next, Ok(Some(_)));
         let (page, stop) = match next {
             Ok(next) => (next.unwrap_or(page), None),
             Err(reason) => (page, Some(reason)),
         };
-        let dry_run = dry_run(&config, page, &inferred, landed.as_ref());
+        let dry_run = dry_run(&config, page, &inferred, landed.as_ref(), is_landed);
         preview.take_columns(&config, &survey, inferred);
         preview.take_decisions(dry_run);
+        if unit_of(&config) == ReadUnit::Page && landed.is_none() && !preview.is_all {
+            preview.qualify_types();
+        }
         preview.stop = stop.or(preview.stop.take());
         Ok(preview)
     })

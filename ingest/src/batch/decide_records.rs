@@ -19,7 +19,7 @@ use super::{
     tape_records::{Found, Plain},
 };
 use crate::{
-    contract::{Contract, Rejection, Verdict},
+    contract::{Contract, Rejection, Verdict, read_declared_bytes},
     dedup::Window,
     error::Error,
 };
@@ -72,7 +72,8 @@ impl Deciding<'_> {
     }
 
     /// Decides about a record that is an object.
-    pub(super) fn record(&mut self, row: u32, record: Value) -> Result<(), Error> {
+    pub(super) fn record(&mut self, row: u32, mut record: Value) -> Result<(), Error> {
+        read_declared_bytes(&mut record, self.config);
         self.decide(row, record, None)
     }
 
@@ -130,6 +131,16 @@ impl Deciding<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Drops the rejects that an earlier page run rejected for the same reason: they are returned again
+    /// within the lookback, and count as duplicates.
+    pub(super) fn drop_known_rejects(&mut self) {
+        let found = self.rejects.len();
+        let window = &*self.window;
+        self.rejects
+            .retain(|reject| !window.knows_reject(reject.hash()));
+        self.duplicates += (found - self.rejects.len()) as u64;
     }
 
     /// Resolves the faults of a record by `contract.duplicate_keys`.

@@ -9,7 +9,7 @@ use feedline_readers::{
     record::Record,
     value::{Value, one_line, shorten},
 };
-use feedline_schemas::config::ContractConfig;
+use feedline_schemas::{config::ContractConfig, ids::Hash128};
 
 /// Column with the reason code.
 pub(crate) const REASON: &str = "reason";
@@ -80,6 +80,16 @@ impl Reject {
     pub(crate) fn sample(&self) -> String {
         describe(self.reason, &self.detail, &self.raw)
     }
+
+    /// Hash of its reason and record.
+    pub(super) fn hash(&self) -> u128 {
+        reject_hash(self.reason, &self.raw)
+    }
+}
+
+/// Hash of a record that was rejected for `reason`, which distinguishes it from other rejects.
+pub(crate) fn reject_hash(reason: &str, raw: &str) -> u128 {
+    Hash128::of(format!("{reason}\u{1f}{raw}").as_bytes()).get()
 }
 
 /// Describes a rejected record for messages: the reason, and the record unless its first columns say

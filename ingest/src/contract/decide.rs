@@ -151,6 +151,9 @@ impl Contract<'_> {
                 met.present += 1;
                 let value = landed(r#type, leaf.value);
                 met.look(r#type, self.rules[column].types, &value);
+                if self.format.reads_percents() && r#type.is_number() {
+                    met.zeros += u64::from(is_zero_cell(&value));
+                }
                 cells.push((column, value));
             }
         }
@@ -238,6 +241,9 @@ impl Contract<'_> {
             ColumnType::Decimal if has_too_many_digits(&leaf.value) => {
                 ", which keeps 20 digits before the point and 18 behind it (`text` keeps all)"
             }
+            ColumnType::Utf8 if matches!(leaf.value, Value::Bytes(_)) => {
+                ", which takes no bytes other than UTF-8 (`bytes` takes all)"
+            }
             ColumnType::Int64 if has_exponent(&leaf.value) => {
                 ", which takes no cell with an exponent (`float` or `text` does)"
             }
@@ -286,6 +292,11 @@ fn landed(column: ColumnType, value: Value) -> Value {
         Value::Written(number) if column == ColumnType::Float64 => Value::Float(number.value()),
         value => value,
     }
+}
+
+/// Returns true for a cell that is 0, which is the same with a percent sign.
+fn is_zero_cell(value: &Value) -> bool {
+    matches!(value, Value::Cell(_)) && float(value) == Some(0.0)
 }
 
 impl Met {

@@ -10,6 +10,7 @@ use feedline_schemas::{
 use super::{
     Closed, Contract, Rejection, map_columns,
     missing_values::{self, Met},
+    text_bytes::settle_hex,
 };
 
 impl Contract<'_> {
@@ -19,6 +20,7 @@ impl Contract<'_> {
     /// The key and the reason of a violation that stops the run.
     pub(crate) fn close(mut self) -> Result<Closed, (&'static str, Rejection)> {
         let presence = self.judge();
+        settle_hex(&mut self.decisions);
         let vanished = self
             .decisions
             .get(missing_values::VANISHED)
@@ -105,13 +107,14 @@ impl Contract<'_> {
         after
     }
 
-    /// Returns the landed numbers of a column without a percent sign, this batch included. Batches that
-    /// are read without `csv.percent` are not counted: it costs a number for each column.
+    /// Returns the landed numbers of a column without a percent sign, this batch included. A cell of 0
+    /// does not count: it is the same with the sign. Batches that are read without `csv.percent` are
+    /// not counted: it costs a number for each column.
     fn plain_numbers(&self, before: &Presence, (column, met): (&Column, &Met)) -> u64 {
         let plain = before.plain_numbers.get(&column.name).copied();
         let is_counted = self.format.reads_percents() && column.r#type.is_number();
         let own = match is_counted {
-            true => met.present.saturating_sub(met.percents),
+            true => met.present.saturating_sub(met.percents + met.zeros),
             false => 0,
         };
         plain.unwrap_or_default() + own

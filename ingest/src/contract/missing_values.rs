@@ -27,8 +27,10 @@ pub(super) struct Met {
     pub(super) null: u64,
     /// True if one of them, or a value of the column in an earlier batch, is an integer beyond 2^53.
     pub(super) is_big: bool,
-    /// Landed cells with a percent sign.
+    /// Landed cells with a percent sign, other than 0.
     pub(super) percents: u64,
+    /// Landed cells that are 0, with or without the sign, where it is read.
+    pub(super) zeros: u64,
     /// True if one of them is a float that is no decimal.
     pub(super) is_beyond_decimal: bool,
 }

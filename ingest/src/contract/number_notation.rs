@@ -13,6 +13,7 @@ use feedline_schemas::{
 use super::{
     Contract, PERCENT_READ, declared,
     fit::{self, Fit},
+    text_bytes,
 };
 use crate::flatten::Leaf;
 
@@ -29,7 +30,7 @@ pub(crate) const IMAGE_WARNINGS: [&str; 2] = [IMAGE_BYTES, IMAGE_TEXT];
 pub(crate) fn image_warnings(decisions: &Decisions) -> Vec<Warning> {
     let whats = [
         "cells that begin like image files land as bytes, for a dataset with `kind = \"images\"` and the column as `content`; \
-         declare the column `text` to land hexadecimal digits",
+         declare the column `bytes` if it is one of images",
         "cells that begin like image files land as text of hexadecimal digits, since the column is text already or most of \
          its cells are no images; to land bytes declare the column `bytes`, and where rows have landed run `feedline \
          ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
@@ -64,7 +65,8 @@ impl Contract<'_> {
                 match self.format.number(text) {
                     Some(number) if *number == **text => continue,
                     Some(number) => {
-                        if text.trim_end().ends_with('%') {
+                        let is_zero = || number.parse::<f64>().is_ok_and(|value| value == 0.0);
+                        if text.trim_end().ends_with('%') && !is_zero() {
                             let mark = (PERCENT_READ, leaf.name.clone(), String::new());
                             self.pending.push(mark);
                         }
@@ -101,15 +103,25 @@ impl Contract<'_> {
     }
 
     /// Converts a cell of bytes for its column. In a column without a type, an image file stays
-    /// bytes.
+    /// bytes. Where another type is declared, UTF-8 is text, and other bytes do not fit.
     fn bytes_or_text(&mut self, name: &str, place: usize, bytes: Vec<u8>) -> Value {
+        let declared = declared(self.config, name);
+        if declared.is_some_and(|declared| declared != ColumnType::Binary) {
+            let text = String::from_utf8(bytes);
+            return text.map_or_else(|other| Value::Bytes(other.into_bytes()), Value::Text);
+        }
         let image = image_format(&bytes);
         let is_bytes = match self.type_at(name, place) {
-            ColumnType::Binary => true,
             ColumnType::Null => image.is_some(),
-            _ => false,
+            // Hexadecimal digits could be read as another value, such as a number.
+            r#type => r#type != ColumnType::Utf8,
         };
-        if let (Some(format), None) = (image, declared(self.config, name)) {
+        if let (None, false, None) = (image, is_bytes, declared) {
+            let decision = text_bytes::decision_of(&bytes);
+            let decision = decision.map(|(kind, sample)| (kind, name.to_owned(), sample));
+            self.pending.extend(decision);
+        }
+        if let (Some(format), None) = (image, declared) {
             let kind = if is_bytes { IMAGE_BYTES } else { IMAGE_TEXT };
             let sample = format!("a {format} of {} bytes", bytes.len());
             self.pending.push((kind, name.to_owned(), sample));

@@ -28,6 +28,8 @@ const WIDEST: usize = 63;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnCounts {
     pub(super) name: String,
+    /// True if the configuration declares another type than bytes, so that bytes are read as text.
+    pub(super) reads_bytes: bool,
     nulls: u64,
     /// True if any value is a CSV cell.
     pub(super) has_cells: bool,
@@ -54,6 +56,8 @@ pub(super) struct ColumnCounts {
     pub(super) hyphenated: u64,
     /// Number of integers beyond 64 bits, and the last of them in byte order.
     longer_integers: (u64, String),
+    /// Number of cells with a percent sign whose numbers have other separators than `csv`.
+    pub(super) other_percents: u64,
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
     /// Its numbers, if it decides which row of a key is the latest.
@@ -94,7 +98,12 @@ impl ColumnCounts {
             self.add_digits(value, format);
         }
         match value {
-            Value::Cell(text) => self.add_cell(kind, text),
+            Value::Cell(text) => {
+                let number = text.trim().strip_suffix('%');
+                let is_read = number.is_none_or(|number| format.number(number).is_some());
+                self.other_percents += u64::from(kind == Kind::Percent && !is_read);
+                self.add_cell(kind, text);
+            }
             Value::Time(text) => self.keep(kind, text),
             Value::Text(text) => {
                 if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
@@ -110,10 +119,13 @@ impl ColumnCounts {
             Value::Written(number) => self.keep(kind, number.text()),
             Value::Bytes(_) => {}
             Value::ByteCell(_) if kind == Kind::Image => {}
-            Value::ByteCell(bytes) => {
-                let shown = bytes.len().min(SHOWN);
-                self.keep(kind, &hex(&bytes[..shown]));
-            }
+            Value::ByteCell(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if self.reads_bytes => self.keep(kind, &shorten(text, SHOWN)),
+                _ => {
+                    let shown = bytes.len().min(SHOWN);
+                    self.keep(kind, &hex(&bytes[..shown]));
+                }
+            },
             other => self.keep(kind, &other.canonical()),
         }
     }

@@ -283,7 +283,7 @@ impl Kind {
         match self {
             Self::Bool => "booleans",
             Self::Integer | Self::BigInteger => "integers",
-            Self::Digits => "numbers beyond 64 bits",
+            Self::Digits => "decimals",
             Self::Float | Self::WideFloat | Self::LongFloat | Self::LongWideFloat => "floats",
             Self::DigitsAndE => "digits around an `e`",
             Self::ZeroDigits => "digits after a leading zero",
@@ -568,6 +568,14 @@ mod tests {
                 let found = Kind::of(&value, CellFormat::default(), None);
                 assert_eq!(found, Some(kind), "{text:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_number_of_a_wide_decimal_column_is_named_a_decimal() {
+        for text in ["0", "-5", "18446744073709551615"] {
+            let kind = Kind::of(&Value::Digits(text.into()), CellFormat::default(), None);
+            assert_eq!(kind.map(Kind::noun), Some("decimals"), "{text}");
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Survey {
     dates: Option<Dates>,
     max_depth: u32,
     whole: HashSet<String>,
+    /// Columns whose declared type is another one than bytes.
+    declared: HashSet<String>,
     /// Column that decides which row of a key is the latest.
     version: Option<String>,
     rows: u64,
@@ -65,11 +67,17 @@ impl Survey {
         let contract = &config.contract;
         let columns = contract.column.iter();
         let whole = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Json));
+        let columns = contract.column.iter();
+        let declared = columns.filter(|(_, column)| {
+            let declared = column.r#type;
+            declared.is_some_and(|declared| declared != DeclaredType::Bytes)
+        });
         Self {
             format: CellFormat::new(&config.csv),
             dates: (!contract.dates.is_empty()).then(|| Dates::new(&contract.dates)),
             max_depth: contract.max_depth.get(),
             whole: whole.map(|(name, _)| name.clone()).collect(),
+            declared: declared.map(|(name, _)| name.clone()).collect(),
             version: version_of(config).cloned(),
             rows: 0,
             seen: 0,
@@ -227,6 +235,7 @@ impl Survey {
                 let mut column = ColumnCounts::of(name);
                 let version = self.version.as_deref();
                 column.version_numbers = VersionNumbers::of_column(name, version);
+                column.reads_bytes = self.declared.contains(name);
                 self.columns.push(column);
                 self.columns.len() - 1
             }

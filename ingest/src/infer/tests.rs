@@ -294,6 +294,31 @@ fn percentages_with_other_separators_than_those_of_csv_are_no_reason_for_a_reset
 }
 
 #[test]
+fn percentages_that_the_key_does_not_read_have_no_advice_to_set_it() {
+    let comma = "csv.decimal_separator = \",\"\n";
+    for (cells, more, expected) in [
+        (["1.1 %", "2.2 %", "3 %"], comma, "dataset.sql"),
+        (["1,1 %", "2,2 %", "3 %"], "", "csv.decimal_separator"),
+        (["1,1 %", "2,2 %", "3 %"], comma, "csv.percent"),
+        (["1.1 %", "2.2 %", "3 %"], "", "csv.percent"),
+    ] {
+        let found = infer_values(cells.map(cell).to_vec(), more);
+        let warning = &found.warnings[0];
+        assert_eq!(warning.code, "looks_like_percent");
+        assert_eq!(warning.key.as_deref(), Some(expected), "{warning:?}");
+        let message = &warning.message;
+        let is_advised = message.contains("set `csv.percent = true`");
+        assert_eq!(is_advised, expected == "csv.percent", "{message}");
+        // Followed, the advice holds.
+        if is_advised {
+            let more = format!("{more}csv.percent = true\n");
+            let followed = infer_values(cells.map(cell).to_vec(), &more);
+            assert!(followed.warnings.is_empty(), "{:?}", followed.warnings);
+        }
+    }
+}
+
+#[test]
 fn advice_to_set_a_key_becomes_advice_to_reset_once_the_key_is_set() {
     let landed = |cells: &[&str], before: &str, now: &str| {
         let found = infer_values(cells.iter().map(|text| cell(text)).collect(), before);

@@ -47,7 +47,12 @@ impl ColumnCounts {
         } else if self.count(Kind::Amount) > 0 && is_most(self.count(Kind::Amount) + numbers) {
             self.note_amounts(findings);
         } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
-            findings.percents.push(self.named(&[Kind::Percent]));
+            let is_read = is_most(self.count(Kind::Percent) - self.other_percents + numbers);
+            let percents = match is_read {
+                true => &mut findings.percents,
+                false => &mut findings.other_percents,
+            };
+            percents.push(self.named(&[Kind::Percent]));
         } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&UNCLEAR_DATES)) {
             self.note_dates(rules, findings);
         } else if !rules.is_widen && self.is_mixed(numbers) {

@@ -164,6 +164,8 @@ pub(super) struct ColumnFindings {
     pub(super) spaces: Vec<String>,
     pub(super) space_notation: NumberNotation,
     pub(super) percents: Vec<String>,
+    /// Columns of percentages with other separators than `csv`.
+    pub(super) other_percents: Vec<String>,
     pub(super) amounts: Vec<String>,
     pub(super) amount_notation: NumberNotation,
     pub(super) dates: Vec<String>,
@@ -325,27 +327,54 @@ impl ColumnFindings {
         ]
     }
 
-    /// Text columns of numbers with a percent sign. Where `csv.percent` is set, they have other separators.
+    /// Text columns of numbers with a percent sign, which `csv.percent` reads if they have the separators of `csv`.
     fn warn_of_percents(&self, config: &SourceConfig) -> Option<Warning> {
         let csv = &config.csv;
+        if !csv.percent && !self.percents.is_empty() {
+            let explanation = format!(
+                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17{}",
+                self.list_other_percents()
+            );
+            return warn_of_columns(
+                LOOKS_LIKE_PERCENT,
+                "csv.percent",
+                &self.percents,
+                &explanation,
+            );
+        }
         let decimal = csv.decimal_separator.unwrap_or('.');
         let thousands = csv.thousands_separator;
         let thousands = thousands.map_or_else(|| "none".to_owned(), |sign| format!("`{sign}`"));
-        let (key, explanation) = match csv.percent {
-            false => (
-                "csv.percent",
-                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17".to_owned(),
-            ),
-            true => (
-                "csv.decimal_separator",
-                format!(
-                    "numbers with a percent sign land as text although `csv.percent` is set, since they are no numbers with the separators of \
-                     `csv`: `{decimal}` for decimals, {thousands} for thousands; change these if all numbers of the source are written so, or \
-                     make numbers of the texts by a query in `dataset.sql`"
-                ),
-            ),
+        let so_far = match csv.percent {
+            true => " although `csv.percent` is set",
+            false => ", and `csv.percent` alone would not read them",
         };
-        warn_of_columns(LOOKS_LIKE_PERCENT, key, &self.percents, &explanation)
+        let explanation = format!(
+            "numbers with a percent sign land as text{so_far}, since they are no numbers with the separators of `csv`: `{decimal}` for \
+             decimals, {thousands} for thousands; change these if all numbers of the source are written so, or make numbers of the \
+             texts by a query in `dataset.sql`"
+        );
+        // Other columns may have the separators that are set.
+        let key = match csv.decimal_separator.is_some() && !csv.percent {
+            true => "dataset.sql",
+            false => "csv.decimal_separator",
+        };
+        let columns = [&self.percents[..], &self.other_percents].concat();
+        warn_of_columns(LOOKS_LIKE_PERCENT, key, &columns, &explanation)
+    }
+
+    /// Part of a message about columns of percentages with other separators than `csv`.
+    fn list_other_percents(&self) -> String {
+        let columns = self.other_percents.iter().take(NAMED);
+        let names = columns.filter_map(|column| column.split_once("` ("));
+        let names: Vec<String> = names.map(|(name, _)| format!("{name}`")).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(
+                ", but not those of {}, which have other separators than `csv`",
+                names.join(", ")
+            ),
+        }
     }
 
     /// Text columns whose values look like dates of another notation.

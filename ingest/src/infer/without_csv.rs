@@ -23,6 +23,7 @@ impl ColumnFindings {
             .map(|line| format!("`dataset.{line}`"))
             .collect();
         let reads = if spaces.len() == 1 { "reads" } else { "read" };
+        let percents = [&self.percents[..], &self.other_percents].concat();
         [
             warn_of_columns(
                 LOOKS_LIKE_DECIMAL_COMMA,
@@ -48,7 +49,7 @@ impl ColumnFindings {
             warn_of_columns(
                 LOOKS_LIKE_PERCENT,
                 "dataset.sql",
-                &self.percents,
+                &percents,
                 "numbers with a percent sign land as text, which no key of this type of source reads as numbers; a query in `dataset.sql` may",
             ),
             warn_of_columns(

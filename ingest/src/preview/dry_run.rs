@@ -34,12 +34,13 @@ pub(super) struct DryRun {
 }
 
 /// Decides about records as a run would: after the `landed` columns, or before any, with types inferred
-/// from a sample.
+/// from a sample. With `is_landed`, the records may be among the landed ones, and are not counted again.
 pub(super) fn dry_run(
     config: &SourceConfig,
     page: Page,
     sample: &Inferred,
     landed: Option<&LandedColumns>,
+    is_landed: bool,
 ) -> DryRun {
     let mut found = DryRun::default();
     let is_object: Vec<bool> = page.records.iter().map(is_object).collect();
@@ -55,7 +56,10 @@ pub(super) fn dry_run(
             found.sample = by_contract.peek().map(|reject| reject.sample());
             found.rejected = by_contract.count() as u64;
             found.children = decided.counts().children;
-            let mut columns = decided.record_columns();
+            let mut columns = match landed.filter(|_| is_landed) {
+                Some(landed) => landed.record_columns(),
+                None => decided.record_columns(),
+            };
             let sampled = sample.columns.iter();
             columns.others = sampled.map(|column| column.name.as_str()).collect();
             let of_columns = warn_of_columns(config, &columns);

@@ -17,6 +17,9 @@ use crate::{
 /// Code of the warning about integers that a build rejects.
 const INTEGER_TOO_LARGE: &str = "integer_too_large";
 
+/// Code of the warning about columns of several types.
+const MIXED_TYPES: &str = "mixed_types";
+
 /// Most columns that a warning names.
 const NAMED: usize = 5;
 
@@ -54,6 +57,18 @@ pub(super) fn warn_of_alike_columns(inferred: &Inferred) -> Option<Warning> {
 }
 
 impl SourcePreview {
+    /// Adds to the warning of columns of several types that only the first page was looked at: a batch may
+    /// have so few of the other values that they are odd values, and no reason for a column of text.
+    pub(super) fn qualify_types(&mut self) {
+        let mut mixed = self.warnings.iter_mut();
+        if let Some(mixed) = mixed.find(|warning| warning.code == MIXED_TYPES) {
+            mixed.message.push_str(
+                "; this is the first page alone, and a run decides by its first batch: up to `infer.max_odd_fraction` of \
+                 other values there, the column gets the type of the rest, and `contract.types` decides about the others",
+            );
+        }
+    }
+
     /// Rows looked at with an integer beyond 2^53, in the column with most of them among those for
     /// which `is_number` returns true.
     #[must_use]
@@ -88,5 +103,24 @@ impl SourcePreview {
             "{named}{more}: integers beyond 2^53 land exactly, but no 64-bit float holds them, so a build rejects their rows; list a column of codes in `dataset.categorical`, or one that is no feature in `dataset.drop`"
         );
         Some(Warning::new(INTEGER_TOO_LARGE, message).with_key("dataset.categorical"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warning_of_mixed_types_says_that_the_first_batch_decides() {
+        let warned = |code: &str| Warning::new(code, "`price` (...): columns land as text");
+        let mut preview = SourcePreview {
+            warnings: vec![warned("text_times"), warned("mixed_types")],
+            ..SourcePreview::default()
+        };
+        preview.qualify_types();
+        assert_eq!(preview.warnings[0], warned("text_times"));
+        let message = &preview.warnings[1].message;
+        let part = "a run decides by its first batch";
+        assert!(message.contains(part), "{message}");
     }
 }

@@ -13,6 +13,7 @@ use feedline_storage::Store;
 
 use crate::{
     batch::Batch,
+    column_warnings::RecordColumns,
     context::Context,
     contract::Before,
     error::Error,
@@ -125,6 +126,21 @@ impl LandedColumns {
         LandedTypes {
             types,
             large_integers: self.before.presence.large_integers.clone(),
+        }
+    }
+
+    /// Columns of the landed records.
+    pub(super) fn record_columns(&self) -> RecordColumns<'_> {
+        let tables = self.children.iter();
+        let tables = tables.map(|(name, table)| {
+            let rows = table.presence.rows;
+            (name.as_str(), (&table.schema, rows))
+        });
+        RecordColumns {
+            schema: &self.before.schema,
+            presence: &self.before.presence,
+            tables: tables.collect(),
+            others: Vec::new(),
         }
     }
 

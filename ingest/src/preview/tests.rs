@@ -316,3 +316,32 @@ async fn files_that_landed_with_another_delimiter_are_not_compared() {
         }
     }
 }
+
+#[tokio::test]
+async fn landed_records_that_are_looked_at_again_count_once_in_warnings() {
+    let table = b"id,sub,share\n1,a,5%\n2,,0.05\n3,c,7%\n";
+    let folder = Folder::new(&[("a.csv", table)]);
+    let more = "key = [\"id\", \"sub\"]\ncsv = { percent = true }\n";
+    let config = pipeline(&folder.path("*.csv"), more);
+    let context = context();
+    let counts = async || {
+        let previews = preview(&config, None, 0, &context).await.unwrap();
+        let warnings = previews[0].warnings.iter();
+        let messages = warnings.map(|warning| warning.message.clone());
+        messages.collect::<Vec<_>>().join("\n")
+    };
+    let check = |messages: &str, parts: [&str; 2]| {
+        for part in parts {
+            assert!(messages.contains(part), "{part} in {messages}");
+        }
+    };
+    let once = ["some of 3 records: `sub` in 1. A null", "`share` (2 of 3 "];
+    check(&counts().await, once);
+    ingest(&config, None, &context).await.unwrap();
+    check(&counts().await, once);
+    folder.write("b.csv", b"id,sub,share\n4,,5%\n");
+    check(
+        &counts().await,
+        ["some of 4 records: `sub` in 2. A null", "`share` (3 of 4 "],
+    );
+}

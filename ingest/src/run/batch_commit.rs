@@ -189,8 +189,10 @@ impl Run<'_> {
             .await?;
         let is_csv_used =
             self.config.csv != CsvConfig::default() && infer::has_cells(batch.records());
-        let mut prepared = self.prepare(batch, answers, sequence).await?;
+        let prepared = self.prepare(batch, answers, sequence).await;
+        let mut prepared = prepared.map_err(|error| self.mask_error(error))?;
         let mut counts = prepared.decided.counts();
+        self.mask_secrets(&mut prepared.decided.warnings, &mut counts);
         counts.superseded = superseded
             .replaced
             .iter()
@@ -215,6 +217,35 @@ impl Run<'_> {
             warnings,
             known_warnings,
         })
+    }
+
+    /// Masks the secrets that a server repeated in its records.
+    fn mask_secrets(&self, warnings: &mut [Warning], counts: &mut BatchCounts) {
+        for warning in warnings {
+            warning.message = self.masks.mask(&warning.message);
+        }
+        let decisions = counts.decisions.values_mut();
+        for noted in decisions.flat_map(BTreeMap::values_mut) {
+            noted.sample = self.masks.mask(&noted.sample);
+        }
+    }
+
+    /// Masks the secrets in the record of an error.
+    fn mask_error(&self, error: Error) -> Error {
+        match error {
+            Error::Frozen {
+                source,
+                key,
+                detail,
+                record,
+            } => Error::Frozen {
+                source,
+                key,
+                detail: self.masks.mask(&detail),
+                record: self.masks.mask(&record),
+            },
+            error => error,
+        }
     }
 
     /// Keeps the counts and warnings of a batch that is not worth an entry.
@@ -291,8 +322,8 @@ impl Run<'_> {
         let is_files = unit_of(self.config) == ReadUnit::File;
         let mut known = last.state.warnings.clone();
         if is_files && last.run_id != self.context.run_id {
-            let cut = [contract::DIGITS_CUT];
-            let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS, &cut].concat();
+            let cells = [contract::DIGITS_CUT, contract::TEXT_AS_HEX];
+            let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS, &cells].concat();
             known.retain(|warning| codes.contains(&warning.code.as_str()));
         }
         known
@@ -344,7 +375,7 @@ impl Run<'_> {
             records,
             max_share,
             reason,
-            sample: sample.unwrap_or_default(),
+            sample: self.masks.mask(&sample.unwrap_or_default()),
         })
     }
 

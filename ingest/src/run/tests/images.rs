@@ -125,21 +125,25 @@ async fn a_column_that_landed_as_text_stays_text_and_the_report_says_how_to_chan
 }
 
 #[tokio::test]
-async fn a_declared_text_takes_the_digits_of_images_and_a_later_column_its_bytes() {
+async fn images_do_not_fit_a_declared_text_and_a_later_column_has_their_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = pipeline(&format!("{}/*.parquet", folder.path().display()));
+    config.source[0].contract.max_reject_fraction = Real::literal(1.0);
     let column = config.source[0].contract.column.entry("image".into());
     column.or_default().r#type = Some(feedline_schemas::config::DeclaredType::Text);
     let root = Store::memory();
     let number = |n| -> ArrayRef { Arc::new(Int64Array::from(vec![n])) };
-    let columns = vec![("id", number(1)), ("image", binary(&[jpeg(1)]))];
+    let cells = [b"caption".to_vec(), jpeg(1)];
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![0, 1]));
+    let columns = vec![("id", ids), ("image", binary(&cells))];
     write(folder.path(), "a.parquet", columns);
     let (columns, report) = land(&config, &root).await;
     assert_eq!(columns[1], ("image".to_owned(), ColumnType::Utf8));
+    assert_eq!((report.rows, report.rejected), (1, 1));
     assert_eq!(report.warnings, []);
     let columns = vec![
         ("id", number(2)),
-        ("image", binary(&[jpeg(1)])),
+        ("image", binary(&[b"other".to_vec()])),
         ("mask", binary(&[jpeg(2)])),
     ];
     write(folder.path(), "b.parquet", columns);
