@@ -93,8 +93,7 @@ async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
         })
         .collect();
     let failing: Vec<_> = all.iter().filter_map(failing).collect();
-    let failures = |served: &ServedSource| served.last.as_ref().map_or(0, |last| last.failures);
-    let most = all.iter().map(failures).max().unwrap_or(0);
+    let most = all.iter().map(ServedSource::failures).max().unwrap_or(0);
     let status = if dead.is_empty() && most < shown.unhealthy_after {
         StatusCode::OK
     } else {
@@ -106,15 +105,19 @@ async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
     (status, [(CONTENT_TYPE, "application/json")], body)
 }
 
-/// Describes a source whose last run failed, for `/healthz`.
+/// Describes a source whose last run failed, or could not begin, for `/healthz`.
 fn failing(served: &ServedSource) -> Option<serde_json::Value> {
-    let last = served.last.as_ref().filter(|last| last.failures > 0)?;
+    if served.failures() == 0 {
+        return None;
+    }
+    let last = served.last.as_ref();
+    let error = served.store_error.as_ref();
     Some(json!({
         "pipeline": served.pipeline,
         "source": served.source,
-        "failures": last.failures,
+        "failures": served.failures(),
         "complete_unix_s": served.complete_unix_s,
-        "error": last.reason,
+        "error": error.or(last.and_then(|last| last.reason.as_ref())),
     }))
 }
 
@@ -172,8 +175,7 @@ fn runs(registry: &mut Registry, all: &[ServedSource]) {
         "Runs that failed since the last one that was complete",
     );
     gauge(registry, help, each(), |served| {
-        let last = served.last.as_ref();
-        Some(last.map_or(0, |last| i64::try_from(last.failures).unwrap_or(i64::MAX)))
+        Some(i64::try_from(served.failures()).unwrap_or(i64::MAX))
     });
 }
 
@@ -181,7 +183,7 @@ fn runs(registry: &mut Registry, all: &[ServedSource]) {
 fn work(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)]) {
     let requests = Family::<Labels, Counter>::default();
     let waited = Family::<Labels, Seconds>::default();
-    let [retries, commits] = [(); 2].map(|()| Family::<Labels, Counter>::default());
+    let [retries, commits, rejects] = [(); 3].map(|()| Family::<Labels, Counter>::default());
     let committing = Family::<Labels, Seconds>::default();
     for (served, reading) in read {
         for (status, count) in &reading.requests {
@@ -197,6 +199,7 @@ fn work(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)]) {
         let labels = of(served);
         retries.get_or_create(&labels).inc_by(reading.retries);
         commits.get_or_create(&labels).inc_by(reading.commits);
+        rejects.get_or_create(&labels).inc_by(reading.rejected);
         let time = reading.committing.as_secs_f64();
         committing.get_or_create(&labels).inc_by(time);
     }
@@ -206,6 +209,8 @@ fn work(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)]) {
     let help = "Seconds waited by cause, of requests that wait at the same time each";
     registry.register("wait_seconds", help, waited);
     registry.register("commits", "Batches that were committed", commits);
+    let help = "Records rejected by runs of this program";
+    registry.register("new_rejects", help, rejects);
     let help = "Seconds from the last page of a batch to its entry in the log, of all batches";
     registry.register("commit_seconds", help, committing);
 }
@@ -241,39 +246,49 @@ fn times(registry: &mut Registry, all: &[ServedSource]) {
 }
 
 /// Name, help and value of a metric.
-type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> u64);
+type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> Option<u64>);
 
 /// Totals of the logs, as of the last commit.
 fn log(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)], now_s: u64) {
-    let all: [OfLog<'_>; 7] = [
-        ("landed_rows", "Rows in its landing zone", &|log| log.rows),
-        ("duplicates", "Duplicates dropped, all runs", &|log| {
-            log.duplicates
+    let all: [OfLog<'_>; 6] = [
+        ("landed_rows", "Rows in its landing zone", &|log| {
+            Some(log.rows)
         }),
-        ("rejected", "Rejected records, all runs", &|log| {
-            log.rejected
+        (
+            "duplicates",
+            "Duplicates dropped by runs that committed a batch",
+            &|log| Some(log.duplicates),
+        ),
+        ("rejected", "Rejected records that are open", &|log| {
+            Some(log.rejected)
         }),
-        ("batches", "Batches in its log", &|log| log.batches),
+        ("batches", "Batches in its log", &|log| Some(log.batches)),
         ("schema_version", "Version of its record schema", &|log| {
-            log.schema_version.into()
+            Some(log.schema_version.into())
         }),
         (
             "commit_timestamp_seconds",
-            "When its newest batch was committed",
+            "When its newest batch with rows was committed",
             &|log| log.committed_unix_s,
         ),
-        (
-            "lag_seconds",
-            "Seconds since its newest batch was committed",
-            &|log| now_s.saturating_sub(log.committed_unix_s),
-        ),
     ];
+    let gauge_value = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     for (name, help, value) in all {
         let each = read
             .iter()
             .map(|(served, reading)| (of(served), reading.landed));
         gauge(registry, (name, help), each, |log| {
-            log.map(|log| i64::try_from(value(log)).unwrap_or(i64::MAX))
+            log.and_then(value).map(gauge_value)
         });
     }
+    let each = read
+        .iter()
+        .map(|(served, reading)| (of(served), (served.since_unix_s, reading.landed)));
+    let help = "Seconds since its newest batch with rows, or since the start without one";
+    gauge(registry, ("lag_seconds", help), each, |(since, landed)| {
+        // A commit of the future was made while the clock was ahead.
+        let landed = landed.and_then(|log| log.committed_unix_s);
+        let landed = landed.filter(|committed| *committed <= now_s);
+        Some(gauge_value(now_s.saturating_sub(landed.unwrap_or(since))))
+    });
 }

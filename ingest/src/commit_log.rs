@@ -101,6 +101,8 @@ pub(crate) struct CommitLog {
     compared_files: u64,
     /// Rows of the entries that were appended.
     appended_rows: u64,
+    /// Rejected records of these entries.
+    appended_rejects: u64,
     /// Files of the next entry that have been written.
     written: Vec<Encoded>,
     tidied: Vec<Warning>,
@@ -205,6 +207,7 @@ impl CommitLog {
             snapshot_tried: Sequence::new(0),
             compared_files,
             appended_rows: 0,
+            appended_rejects: 0,
             written: Vec::new(),
             tidied,
             gone: Vec::new(),
@@ -336,6 +339,11 @@ impl CommitLog {
         self.appended_rows
     }
 
+    /// Rejected records of the entries that were appended since the log was opened.
+    pub(crate) fn appended_rejects(&self) -> u64 {
+        self.appended_rejects
+    }
+
     /// Sets the number of entries after which a snapshot is written.
     #[cfg(test)]
     pub(crate) fn snapshot_every(&mut self, entries: u64) {
@@ -407,6 +415,11 @@ impl CommitLog {
     /// before the last two keep only the parts that older entries are needed for.
     pub(crate) fn entries(&self) -> &[CommitEntry] {
         self.entries.all()
+    }
+
+    /// The entries in memory, and the snapshot with those before them.
+    pub(crate) fn log_entries(&self) -> &LogEntries {
+        &self.entries
     }
 
     /// The newest entry.
@@ -488,6 +501,7 @@ impl CommitLog {
         self.confirm(sequence).await?;
         self.settings = BTreeMap::new();
         self.appended_rows += entry.counts.rows;
+        self.appended_rejects += entry.counts.rejected;
         self.gone.extend(self.entries.append(entry, hash));
         // Before the caller moves the files that no longer count.
         if let (Some(delta), Some(last)) = (&mut self.delta, self.entries.last()) {

@@ -1,5 +1,6 @@
 //! Content hashes of recently landed records.
 
+mod known_rejects;
 mod page_runs;
 pub(crate) mod repeat_loader;
 
@@ -38,6 +39,8 @@ pub(crate) struct Window {
     first: u64,
     /// Landed records of any age that may be returned again.
     known: HashSet<u128>,
+    /// Hashes of rejects of earlier page runs that may be returned again.
+    known_rejects: HashSet<u128>,
     /// True if landed records are added too.
     keeps: bool,
     /// Columns of `key` and `version`; empty if records are compared by their content alone.
@@ -132,6 +135,16 @@ impl Window {
     pub(crate) fn know(&mut self, known: HashSet<u128>) {
         self.known = known;
         self.keeps = false;
+    }
+
+    /// Sets the rejects of earlier page runs that may be returned again.
+    pub(crate) fn know_rejects(&mut self, known: HashSet<u128>) {
+        self.known_rejects = known;
+    }
+
+    /// Returns true if a reject with this hash was rejected by an earlier page run.
+    pub(crate) fn knows_reject(&self, hash: u128) -> bool {
+        self.known_rejects.contains(&hash)
     }
 
     /// Adds landed records that may be returned again. From now on, landing records are added too.

@@ -90,6 +90,7 @@ mod infer;
 mod initial_columns;
 mod landed_file;
 mod landed_rejects;
+mod landed_time;
 mod landing_files;
 mod landing_folder;
 mod log_chain;
@@ -132,7 +133,7 @@ pub use feedline_http::{Hosts, HttpCause, Secrets, meter::Cause};
 
 pub use self::{
     amend::{Reread, TARGET_BYTES, compact, delete, reread, reset, retry_rejects, rewind},
-    check::check,
+    check::{check, check_scheduled},
     commit_log::{Landed, landed},
     context::Context,
     delta::delta,
@@ -143,6 +144,7 @@ pub use self::{
     initial_columns::land_columns,
     landed_rejects::{LandedReject, landed_rejects},
     metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},
+    plain_secrets::warn_of_plain_secrets,
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,
     repair::repair,

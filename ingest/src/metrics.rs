@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_http::meter::{Cause, MeteredWait, RequestMeter, RequestReading};
-use feedline_schemas::commit::CommitEntry;
+use feedline_schemas::commit::{BatchCounts, CommitEntry};
 
 /// A meter for each source of a pipeline, by name.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub struct SourceMetrics {
 #[derive(Clone, Copy, Debug, Default)]
 struct Commits {
     count: u64,
+    rows: u64,
+    rejected: u64,
     took: Duration,
     landed: Option<LogTotals>,
 }
@@ -52,6 +54,10 @@ pub struct MetricsSnapshot {
     pub waits_for: Option<String>,
     /// Batches that were committed.
     pub commits: u64,
+    /// Rows landed in these batches.
+    pub rows: u64,
+    /// Records rejected in these batches.
+    pub rejected: u64,
     /// Time that they took, from the last page of each to its entry in the log.
     pub committing: Duration,
     /// Totals of its log; `None` before it is read.
@@ -71,12 +77,13 @@ pub struct LogTotals {
     pub batches: u64,
     /// Version of the record schema.
     pub schema_version: u32,
-    /// Time of the commit, in seconds since 1970-01-01 UTC.
-    pub committed_unix_s: u64,
+    /// Commit time of the newest batch with rows, in seconds since 1970-01-01 UTC; `None` if no rows
+    /// have landed.
+    pub committed_unix_s: Option<u64>,
 }
 
 impl LogTotals {
-    pub(crate) fn of(entry: &CommitEntry, committed_unix_s: u64) -> Self {
+    pub(crate) fn of(entry: &CommitEntry, committed_unix_s: Option<u64>) -> Self {
         let totals = &entry.state.totals;
         Self {
             rows: totals.rows,
@@ -106,6 +113,8 @@ impl SourceMetrics {
             waited,
             waits_for,
             commits: commits.count,
+            rows: commits.rows,
+            rejected: commits.rejected,
             committing: commits.took,
             landed: commits.landed,
         }
@@ -127,18 +136,49 @@ impl SourceMetrics {
         commits.landed = Some(landed);
     }
 
-    /// Records a batch that was committed after `took`.
-    pub(crate) fn record_commit(&self, landed: LogTotals, took: Duration) {
+    /// Records a batch with these counts, which was committed after `took`. One without rows has no
+    /// time.
+    pub(crate) fn record_commit(&self, landed: LogTotals, counts: &BatchCounts, took: Duration) {
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         commits.count += 1;
+        commits.rows += counts.rows;
+        commits.rejected += counts.rejected;
         commits.took += took;
-        commits.landed = Some(landed);
+        let known = commits.landed.and_then(|known| known.committed_unix_s);
+        commits.landed = Some(LogTotals {
+            committed_unix_s: landed.committed_unix_s.or(known),
+            ..landed
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_without_rows_leaves_the_time_of_the_last_one_with_rows() {
+        let meter = SourceMetrics::default();
+        let landed = LogTotals {
+            rows: 7,
+            committed_unix_s: Some(100),
+            ..LogTotals::default()
+        };
+        let counts = BatchCounts {
+            rows: 7,
+            ..BatchCounts::default()
+        };
+        meter.record_commit(landed, &counts, Duration::ZERO);
+        let deferred = LogTotals {
+            batches: 2,
+            committed_unix_s: None,
+            ..landed
+        };
+        meter.record_commit(deferred, &BatchCounts::default(), Duration::ZERO);
+        assert_eq!((meter.read().commits, meter.read().rows), (2, 7));
+        let totals = meter.read().landed.unwrap();
+        assert_eq!((totals.batches, totals.committed_unix_s), (2, Some(100)));
+    }
 
     #[test]
     fn a_source_has_one_meter() {

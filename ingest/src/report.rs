@@ -17,7 +17,8 @@ use crate::{
     column_warnings::{RecordColumns, warn_of_columns},
     error::Error,
     held_warnings::holding,
-    landed_file, plain_secrets,
+    landed_file,
+    plain_secrets::warn_of_plain_secrets,
     source::Requests,
     source_table::source_type,
 };
@@ -27,6 +28,12 @@ pub(crate) fn add(report: &mut IngestReport, source: SourceReport) {
     report.rows += source.rows;
     report.duplicates += source.duplicates;
     report.rejected += source.rejected;
+    if let Some(rows) = source.new_rows {
+        *report.new_rows.get_or_insert(0) += rows;
+    }
+    if let Some(rejected) = source.new_rejected {
+        *report.new_rejected.get_or_insert(0) += rejected;
+    }
     report.requests += source.requests;
     report.retries += source.retries;
     report.batches += source.batches;
@@ -65,6 +72,7 @@ pub(crate) async fn source_report(
         children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,
+        new_rejected: None,
         reject_keys: reject_keys(
             totals.rejected_by_reason.keys(),
             may_set_encoding(config, last),
@@ -78,7 +86,7 @@ pub(crate) async fn source_report(
         warnings: last
             .map_or_else(Vec::new, |entry| holding(config, &entry.state.warnings))
             .into_iter()
-            .chain(plain_secrets::warning(config))
+            .chain(warn_of_plain_secrets(config))
             .chain(dropped)
             .chain(last.map_or_else(Vec::new, |entry| {
                 warn_of_columns(config, &RecordColumns::of(entry))

@@ -14,6 +14,7 @@ mod superseded;
 
 use std::collections::BTreeMap;
 
+use feedline_http::SecretMasks;
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig},
@@ -124,6 +125,7 @@ pub async fn ingest_all(
             }
         }
     }
+    report.stopped = stopped.is_some();
     Ok(IngestEnd {
         report,
         error: failed.or(stopped).or(deferred),
@@ -177,11 +179,9 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     log.catch_up_delta().await;
     let begun = log.next_sequence().get();
     adopt(config, &mut log).await?;
-    if let Some(entry) = log.last() {
-        progress::record_log_totals(context, log.landing(), entry).await;
-    }
+    progress::record_log_totals(context, log.landing(), log.log_entries()).await;
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
-    let mut warnings = Vec::new();
+    let (mut warnings, mut masks) = (Vec::new(), SecretMasks::default());
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
@@ -202,13 +202,17 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         (log, unlanded, warnings) = (run.log, run.unlanded, run.unlanded_warnings);
         warnings.extend(source.run_warnings());
         requests = source.requests();
+        masks = source.secret_masks();
     }
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;
+    let sample = report.reject_sample.take();
+    report.reject_sample = sample.map(|sample| masks.mask(&sample));
     warnings.extend(log.tidied().iter().cloned());
     warnings.extend(log.delta_warnings().cloned());
     // The report of a run has only the changes that this run found.
     report.new_rows = Some(log.appended_rows());
+    report.new_rejected = Some(log.appended_rejects());
     if is_finished {
         let keys = source_type(config).recheck_keys(config).iter();
         report.recheck_keys = keys.map(|key| (*key).to_owned()).collect();

@@ -61,10 +61,19 @@ impl Scheduler {
     /// Adds the sources of a pipeline that have a schedule.
     ///
     /// # Errors
-    /// [`Error::Config`] for wrong settings of a source, for an impossible schedule, or if no
-    /// source has one.
+    /// [`Error::Config`] for wrong settings of a source, for an impossible schedule, if no source has
+    /// one, or if the scheduler has a pipeline of this name.
     pub fn add(&mut self, config: PipelineConfig, context: &Context) -> Result<(), Error> {
         let config = Arc::new(config);
+        let name = config.pipeline.name.to_string();
+        if self.board.has(&name) {
+            return Err(Error::config(
+                "pipeline.name",
+                format!(
+                    "`{name}` is served already, and the metrics of two pipelines of one name would be mixed: name each file once, and give each pipeline a name of its own"
+                ),
+            ));
+        }
         let known = self.runners.len();
         for (index, source) in choose(&config, None)? {
             let Some(schedule) = &source.schedule else {
@@ -78,8 +87,9 @@ impl Scheduler {
                 tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }
             let number = self.board.add(ServedSource {
-                pipeline: config.pipeline.name.to_string(),
+                pipeline: name.clone(),
                 source: source.name.to_string(),
+                since_unix_s: context.clock.unix().as_secs(),
                 meter: context.metrics.of(source.name.as_str()),
                 ..ServedSource::default()
             });

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
+use feedline_http::SecretMasks;
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{FileMark, FilePart, Position},
@@ -124,5 +125,11 @@ pub(crate) trait Source: Send {
     /// Requests so far; none for a source that makes no requests.
     fn requests(&self) -> Requests {
         Requests::default()
+    }
+
+    /// Secrets of the requests so far, to mask in messages about records; none for a source without
+    /// secrets.
+    fn secret_masks(&self) -> SecretMasks {
+        SecretMasks::default()
     }
 }

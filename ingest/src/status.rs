@@ -24,13 +24,14 @@ use crate::{
     delta,
     error::Error,
     failures,
+    landed_time::{committed_unix_s, landed_unix_s},
     landing_files::report_damage,
     landing_folder::landing,
     log_entries::{Kept, LogEntries},
     metrics::LogTotals,
     report::{add, source_report},
     schedule::lease,
-    settings::choose,
+    settings::{choose, looks_for_more},
     source::Requests,
     watermark::{Incremental, Mark},
 };
@@ -44,7 +45,7 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
 }
 
 /// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
-/// Sends one more request per source to the store than [`status`](crate::status).
+/// Sends a few more requests per source to the store than [`status`](crate::status).
 ///
 /// # Errors
 /// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read,
@@ -71,18 +72,49 @@ async fn report_sources(
         let folder = landing(root, &source.name);
         let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
         let sums = entries.sums().await?;
+        let last_rejected = match now {
+            Some(_) => rejected_by_newest_run(&entries).await?,
+            None => None,
+        };
         let last = entries.last();
         let none = Requests::default();
         let mut status = source_report(source, &folder, last, sums.clone(), none).await;
         status.warnings.extend(entries.warning());
         if let Some(now) = now {
-            status.standing = Some(read_lag(source, &folder, last, &sums, now.as_secs()).await?);
+            let standing = read_lag(source, &folder, &entries, &sums, now.as_secs()).await?;
+            if standing.not_before_unix_s.is_some() && looks_for_more(source) {
+                "deferred".clone_into(&mut status.status);
+            }
+            status.standing = Some(Standing {
+                last_rejected,
+                ..standing
+            });
             status.delta = delta::status(&folder, &source.name, entries.all()).await?;
         }
         report_damage(&folder, &mut entries, &mut status).await?;
         add(&mut report, status);
     }
     Ok(report)
+}
+
+/// Records that the newest run with a batch rejected; `None` before the first batch. Reads older
+/// entries only where that run may have made them.
+async fn rejected_by_newest_run(entries: &LogEntries) -> Result<Option<u64>, Error> {
+    let newest = entries.all().iter().rfind(|entry| entry.is_batch());
+    let Some(run) = newest.map(|entry| entry.run_id.clone()) else {
+        return Ok(None);
+    };
+    let is_earlier = |entry: &CommitEntry| entry.is_batch() && entry.run_id != run;
+    let rejected = |all: &[CommitEntry]| -> u64 {
+        let of_run = all.iter().filter(|entry| entry.run_id == run);
+        of_run.map(|entry| entry.counts.rejected).sum()
+    };
+    if entries.all().iter().any(is_earlier) {
+        return Ok(Some(rejected(entries.all())));
+    }
+    let mut older = entries.clone();
+    older.load_until(is_earlier).await?;
+    Ok(Some(rejected(older.all())))
 }
 
 /// Report of a source whose run ended with `error`.
@@ -97,6 +129,7 @@ pub(crate) async fn report_failed_run(
     let requests = requests_of(context, &config.name);
     let folder = landing(&context.root, &config.name);
     let mut report = source_report(config, &folder, last.as_ref(), sums, requests).await;
+    note_new(context, &mut report);
     match error {
         Error::Cancelled => return report,
         Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
@@ -125,10 +158,9 @@ pub async fn report_stopped_run(
         let (last, sums) = read_for_report(&context.root, &source.name).await?;
         let requests = requests_of(context, &source.name);
         let folder = landing(&context.root, &source.name);
-        add(
-            &mut report,
-            source_report(source, &folder, last.as_ref(), sums, requests).await,
-        );
+        let mut stopped = source_report(source, &folder, last.as_ref(), sums, requests).await;
+        note_new(context, &mut stopped);
+        add(&mut report, stopped);
     }
     Ok(report)
 }
@@ -152,10 +184,19 @@ fn requests_of(context: &Context, source: &Name) -> Requests {
     }
 }
 
-/// Totals of the newest entry of a log, read from that entry alone; `None` for an empty log.
+/// Notes the rows that this process landed of a source, and the records that it rejected.
+fn note_new(context: &Context, report: &mut SourceReport) {
+    let metrics = context.metrics.of(&report.name).read();
+    report.new_rows = Some(metrics.rows);
+    report.new_rejected = Some(metrics.rejected);
+}
+
+/// Totals of the newest entry of a log, and the time of the newest batch with rows; `None` for an
+/// empty log.
 ///
 /// # Errors
-/// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
+/// [`Error::Contract`] for an entry that cannot be read, [`Error::Log`] for a damaged log,
+/// [`Error::Storage`].
 pub(crate) async fn read_log_totals(landing: &Store) -> Result<Option<LogTotals>, Error> {
     let Some(newest) = newest_sequence(landing).await? else {
         return Ok(None);
@@ -163,8 +204,15 @@ pub(crate) async fn read_log_totals(landing: &Store) -> Result<Option<LogTotals>
     let path = entry_path(newest);
     let bytes = landing.get(&path).await?;
     let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
-    let committed = landing.modified(&path).await?;
-    Ok(Some(LogTotals::of(&entry, committed.as_secs())))
+    let committed = match (entry.counts.rows, entry.state.totals.rows) {
+        (_, 0) => None,
+        (0, _) => {
+            let entries = LogEntries::open(landing, &entry.source, Kept::Newest).await?;
+            landed_unix_s(landing, &entries).await?
+        }
+        _ => Some(committed_unix_s(landing, entry.sequence).await?),
+    };
+    Ok(Some(LogTotals::of(&entry, committed)))
 }
 
 /// Returns true if the newest entry of a log defers requests to its server; reads only the bytes of
@@ -186,17 +234,12 @@ pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
 async fn read_lag(
     config: &SourceConfig,
     landing: &Store,
-    last: Option<&CommitEntry>,
+    entries: &LogEntries,
     sums: &LogSums,
     now_s: u64,
 ) -> Result<Standing, Error> {
-    let committed_unix_s = match last {
-        None => None,
-        Some(entry) => {
-            let path = entry_path(entry.sequence.get());
-            Some(landing.modified(&path).await?.as_secs())
-        }
-    };
+    let committed_unix_s = landed_unix_s(landing, entries).await?;
+    let last = entries.last();
     let run = last.and_then(|entry| entry.state.position.run());
     let cursor = run.and_then(|run| run.high.clone());
     let cursor_s = cursor
@@ -219,6 +262,7 @@ async fn read_lag(
     Ok(Standing {
         committed_unix_s,
         lag_s: committed_unix_s.map(|at| now_s.saturating_sub(at)),
+        last_rejected: None,
         cursor,
         cursor_lag_s: cursor_lag,
         not_before_unix_s: not_before(last.map(|entry| &entry.state), now_s),

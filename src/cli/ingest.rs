@@ -42,7 +42,8 @@ pub(crate) enum IngestCommand {
     /// Restart a source from its beginning: landed data is saved under another name and no longer
     /// counts
     Reset(ResetSource),
-    /// Re-read slices, a part of an incremental source, or files, in place of their landed data
+    /// Re-read slices or files in place of their landed data, or an incremental source from a cursor
+    /// on: its changed records land too
     Reread(RereadSource),
     /// Take a source back to an entry of its log: later rows no longer count, and the next run
     /// reads from there

@@ -39,8 +39,8 @@ pub(crate) struct Detail {
 /// Exit code of a command that has rejected rows.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct RejectRule {
-    /// End with exit code 3 if rows were rejected; by default rejected rows within the configured
-    /// bounds are no failure
+    /// End with exit code 3 if this command rejected rows; by default rejected rows within the
+    /// configured bounds are no failure
     #[arg(long)]
     pub(crate) fail_on_rejects: bool,
 }

@@ -111,7 +111,8 @@ impl PipelineWork<'_> {
     ) -> anyhow::Result<Outcome> {
         let report = report.map_err(|e| self.ingest_error(e))?;
         self.tools.print(&report, self.json)?;
-        let read = report.ingest.as_ref().map_or(0, |read| read.rejected);
+        let read = report.ingest.as_ref().and_then(|read| read.new_rejected);
+        let read = read.unwrap_or(0);
         Ok(rejects.outcome(report.still_rejected + read))
     }
 }

@@ -45,7 +45,7 @@ async fn ingest_sources(options: Ingest, tools: &Tools) -> anyhow::Result<Outcom
     work.print(&report, options.detail, None)?;
     match error {
         Some(error) => Err(error),
-        None => Ok(options.rejects.outcome(report.rejected)),
+        None => Ok(options.rejects.outcome(report.new_rejected.unwrap_or(0))),
     }
 }
 
@@ -111,7 +111,7 @@ async fn replay_archive(options: ReplayArchive, tools: &Tools) -> anyhow::Result
     let replay = feedline_ingest::replay(config, only.as_ref(), &from, &context).await;
     let report = replay.map_err(|e| work.ingest_error(e))?;
     tools.print(&report, work.json)?;
-    Ok(rejects.outcome(report.rejected))
+    Ok(rejects.outcome(report.new_rejected.unwrap_or(0)))
 }
 
 impl PipelineWork<'_> {

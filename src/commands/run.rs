@@ -27,8 +27,8 @@ pub(super) async fn run_pipeline(options: RunOptions, tools: &Tools) -> anyhow::
         let (ingest, error) = work.ingest().await?;
         report.ingest = Some(ingest);
         if let Some(error) = error {
-            // A failed command reports no result, except for sources that succeeded.
-            if config.source.len() > 1 {
+            // A failed command reports no result, except for sources that succeeded and to a program.
+            if config.source.len() > 1 || work.json {
                 work.print(&report, detail, None)?;
             }
             return Err(error);
@@ -45,8 +45,9 @@ pub(super) async fn run_pipeline(options: RunOptions, tools: &Tools) -> anyhow::
         .is_some()
         .then(|| work.next_commands(&pipeline));
     work.print(&report, detail, next)?;
-    let rejected =
-        report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
+    let landing = report.ingest.and_then(|ingest| ingest.new_rejected);
+    let dataset = report.dataset.map_or(0, |dataset| dataset.new_rejected());
+    let rejected = landing.unwrap_or(0) + dataset;
     let train = report.train.as_ref();
     let behind = train.and_then(|train| work.check_baseline(&train.warnings));
     Ok(behind.unwrap_or(rejects.outcome(rejected)))

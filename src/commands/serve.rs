@@ -19,8 +19,12 @@ pub(super) async fn serve_schedules(options: Serve, tools: &Tools) -> anyhow::Re
             options: Options { set, json: false },
         };
         let work = PipelineWork::load(&pipeline, tools)?;
-        let added = scheduler.add(work.loaded.config.clone(), &work.ingesting());
+        let (config, context) = (&work.loaded.config, work.ingesting());
+        let added = scheduler.add(config.clone(), &context);
         added.map_err(|e| work.ingest_error(e))?;
+        // A missing secret would let each run fail, the first of them perhaps tomorrow.
+        let checked = Box::pin(feedline_ingest::check_scheduled(config, &context)).await;
+        checked.map_err(|e| work.ingest_error(e))?;
     }
     let (listen, unhealthy_after) = (options.listen, options.unhealthy_after);
     serve::serve(scheduler, listen, unhealthy_after, Arc::clone(&tools.clock)).await?;

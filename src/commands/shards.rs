@@ -27,7 +27,7 @@ async fn build_shards(options: BuildShards, tools: &Tools) -> anyhow::Result<Out
     let work = PipelineWork::load(&options.pipeline, tools)?;
     let report = work.build(options.building).await?;
     work.print(&report, options.detail, None)?;
-    Ok(options.rejects.outcome(report.rejected))
+    Ok(options.rejects.outcome(report.new_rejected()))
 }
 
 async fn verify_dataset(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {

@@ -292,6 +292,11 @@ fn write_compaction(compacted: &CompactionReport, out: &mut String) -> fmt::Resu
     } = compacted;
     let text = match files_before {
         0 => "no files: all are large enough, or alone with their columns".to_owned(),
+        _ if *bytes_after == 0 => format!(
+            "{} into {files_after}, {}, {bytes_before} bytes before",
+            counted(*files_before, "file"),
+            counted(*rows, "row")
+        ),
         _ => format!(
             "{} into {files_after}, {}, {bytes_before} bytes into {bytes_after}",
             counted(*files_before, "file"),
@@ -390,11 +395,12 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         out,
         &source.name,
         format!(
-            "{}: {new}{} landed, {} dropped, {} rejected; {}, {}, schema version {}",
+            "{}: {new}{} landed, {} dropped, {} rejected{}; {}, {}, schema version {}",
             source.status,
             grouped_as(source.rows, "row"),
             grouped_as(source.duplicates, "duplicate"),
             grouped(source.rejected),
+            new_rejects(source),
             counted(source.batches, "batch"),
             pages_or_files(source.pages),
             source.schema_version
@@ -435,6 +441,20 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         source.reject_sample.as_deref(),
         out,
     )
+}
+
+/// Rejects of this run, or of the newest one, where the open ones are not all of that run.
+fn new_rejects(source: &SourceReport) -> String {
+    let newest = || source.standing.as_ref()?.last_rejected;
+    let (new, run) = match source.new_rejected {
+        Some(new) => (Some(new), "this run"),
+        None => (newest(), "the newest run"),
+    };
+    match new {
+        Some(0) if source.rejected > 0 => format!(" (none by {run})"),
+        Some(new) if new != source.rejected => format!(" ({} by {run})", grouped(new)),
+        _ => String::new(),
+    }
 }
 
 /// Most ranges that are shown; `--json` has all.
@@ -598,6 +618,28 @@ mod tests {
     }
 
     #[test]
+    fn a_compaction_that_wrote_nothing_has_no_size_of_the_merged_files() {
+        let text = |bytes_after: u64| {
+            let compacted = CompactionReport {
+                files_before: 3,
+                files_after: 1,
+                rows: 9,
+                bytes_before: 5055,
+                bytes_after,
+                ..CompactionReport::default()
+            };
+            let mut out = String::new();
+            write_compaction(&compacted, &mut out).unwrap();
+            out.lines().next().unwrap().trim_end().to_owned()
+        };
+        let dry = text(0);
+        let expected = "3 files into 1, 9 rows, 5055 bytes before";
+        assert!(dry.ends_with(expected), "{dry}");
+        let merged = text(2100);
+        assert!(merged.ends_with("9 rows, 5055 bytes into 2100"), "{merged}");
+    }
+
+    #[test]
     fn a_source_is_told_with_its_lag_and_what_comes_next() {
         let source = SourceReport {
             name: "rates".into(),
@@ -607,6 +649,7 @@ mod tests {
             standing: Some(Standing {
                 committed_unix_s: Some(1_780_000_000),
                 lag_s: Some(7_200),
+                last_rejected: None,
                 cursor: Some("2026-05-27".into()),
                 cursor_lag_s: Some(86_400),
                 not_before_unix_s: Some(1_780_010_000),
@@ -655,6 +698,36 @@ mod tests {
         let expected = "complete: read before, and only `refresh` or `incremental` requests it again, 7 rows landed, ";
         assert!(out.contains(expected), "{out}");
         assert!(!out.contains("nothing new"), "{out}");
+    }
+
+    #[test]
+    fn rejects_of_this_run_are_reported_beside_all_open_ones() {
+        for (new_rejected, expected) in [
+            (None, " 3 rejected; "),
+            (Some(3), " 3 rejected; "),
+            (Some(1), " 3 rejected (1 by this run); "),
+            (Some(0), " 3 rejected (none by this run); "),
+        ] {
+            let source = SourceReport {
+                rejected: 3,
+                new_rejected,
+                ..SourceReport::default()
+            };
+            let mut out = String::new();
+            write_source(&source, &mut out).unwrap();
+            assert!(out.contains(expected), "{out}");
+        }
+        let status = SourceReport {
+            rejected: 3,
+            standing: Some(Standing {
+                last_rejected: Some(1),
+                ..Standing::default()
+            }),
+            ..SourceReport::default()
+        };
+        let mut out = String::new();
+        write_source(&status, &mut out).unwrap();
+        assert!(out.contains(" 3 rejected (1 by the newest run); "), "{out}");
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn one_failing_source_leaves_the_report_of_the_others_and_the_exit_code() {
         .map(|source| source["status"].as_str().unwrap())
         .collect();
     assert_eq!(statuses, ["complete", "failed", "complete"]);
+    assert_eq!((&json["new_rows"], &json["rows"]), (&0.into(), &2.into()));
     let error = json["sources"][1]["error"].as_str().unwrap();
     assert!(error.contains("404 Not Found"), "{error}");
     // Two runs: `status` reports this until a run ends well.
@@ -119,6 +120,17 @@ fn one_failing_source_leaves_the_report_of_the_others_and_the_exit_code() {
     run(folder.path(), &["ingest", file, "--set", &set]).expect(0);
     let status = run(folder.path(), &["ingest", "status", file]).expect(0);
     assert!(!status.stdout.contains("in a row"), "{}", status.stdout);
+    // The report of one failing source is lost to no program.
+    let alone = source("bad");
+    let text = format!("[pipeline]\nname = \"p\"\nroot = \"alone\"\n{alone}");
+    let file = pipeline(folder.path(), &text);
+    let ended = run(folder.path(), &["run", file]).expect(1);
+    assert_eq!(ended.stdout, "");
+    let ended = run(folder.path(), &["run", file, "--json"]).expect(1);
+    let json = ended.json();
+    let failed = &json["ingest"]["sources"][0];
+    assert_eq!(failed["status"], "failed", "{json}");
+    assert_eq!(failed["new_rows"], 0, "{json}");
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn fault_11_sigterm_in_a_batch_lands_what_was_read_and_is_no_failure() {
         stopped.stderr.contains("stopped by a signal"),
         "{stopped:#?}"
     );
+    assert_eq!(stopped.json()["stopped"], true);
     api.let_go();
 
     let last = run(folder.path(), &["ingest", file, "--json"])

@@ -101,6 +101,12 @@ fn files_that_come_in_land_while_it_serves_and_a_signal_ends_it_well() {
     );
     fs::write(folder.path().join("in/2.csv"), "a\n2\n3\n").unwrap();
     until("the second file landed", || rows(3.0));
+    let rejects = |name: &str| metric(address, &format!("feedline_source_{name}"));
+    assert_eq!(rejects("new_rejects_total"), Some(0.0));
+    fs::write(folder.path().join("in/3.csv"), "a\n4\n5,6\n5\n").unwrap();
+    until("the third file landed", || rows(5.0));
+    let both = ["new_rejects_total", "rejected"].map(rejects);
+    assert_eq!(both, [Some(1.0), Some(1.0)]);
     assert!(metric(address, "feedline_source_complete_timestamp_seconds").unwrap() > 1.7e9);
     assert_eq!(terminate(child), 0);
     assert_eq!(get(address, "/healthz"), None, "the server has stopped");
@@ -108,7 +114,11 @@ fn files_that_come_in_land_while_it_serves_and_a_signal_ends_it_well() {
     let status = run(folder.path(), &["ingest", "p.toml", "--json"])
         .expect(0)
         .json();
-    assert_eq!(status["rows"], 3, "{status}");
+    assert_eq!(status["rows"], 5, "{status}");
+    assert_eq!(
+        (&status["rejected"], &status["new_rejected"]),
+        (&1.into(), &0.into())
+    );
 }
 
 /// Pages of an API whose second one is refused with a wish for 200 seconds.
@@ -272,6 +282,16 @@ fn what_cannot_be_served_is_said_at_once() {
         "schedule = { cron = \"@daily\", zone = \"Berlin\" }",
         "no IANA time zone",
     );
+    // The first run may be a day away.
+    check(
+        "schedule = { cron = \"@daily\" }\n[[source]]\nname = \"api\"\ntype = \"rest\"\nurl = \"http://127.0.0.1:9/\"\n\
+         auth = { type = \"bearer\", secret = { env = \"NO_SUCH_TOKEN\" } }\nschedule = { cron = \"@daily\" }",
+        "`NO_SUCH_TOKEN` is not set",
+    );
+    write_pipeline(folder.path(), "schedule = { every_s = 1 }");
+    let twice = ["serve", "p.toml", "p.toml", "--listen", "127.0.0.1:0"];
+    let ended = run(folder.path(), &twice).expect(2);
+    assert!(ended.stderr.contains("served already"), "{}", ended.stderr);
     // The other commands report such a schedule too.
     write_pipeline(folder.path(), "schedule = { cron = \"0 2 31 2 *\" }");
     let ended = run(folder.path(), &["check", "p.toml", "--offline"]).expect(2);

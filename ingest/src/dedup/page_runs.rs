@@ -57,10 +57,14 @@ pub(super) fn is_bounded(run: &PageRun) -> bool {
     run.since.is_some() && run.ahead.iter().all(|ahead| ahead.hash.is_some())
 }
 
+/// Number of the page run of an entry.
+pub(super) fn run_number(entry: &CommitEntry) -> u64 {
+    entry.state.position.run().map_or(0, |run| run.number)
+}
+
 /// Returns true if the entry is of an earlier page run than `run`.
 pub(super) fn is_earlier(entry: &CommitEntry, run: &PageRun) -> bool {
-    let number = entry.state.position.run().map_or(0, |run| run.number);
-    number < run.number
+    run_number(entry) < run.number
 }
 
 /// Returns true if the entry and all before it have no record that may come again in `run`, which is

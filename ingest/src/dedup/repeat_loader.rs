@@ -19,6 +19,7 @@ use feedline_schemas::{
 
 use super::{
     Window,
+    known_rejects::rejects_from_bound,
     page_runs::{
         ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
     },
@@ -74,6 +75,13 @@ impl RepeatLoader {
             Some(run) => records_of(run, log, !key.is_empty()).await?,
             None => (HashSet::new(), Vec::new()),
         };
+        let rejects = match &run {
+            Some(run) if run.number > 0 && is_bounded(run) => {
+                rejects_from_bound(log.landing(), log.entries(), run, &config.key).await?
+            }
+            _ => HashSet::new(),
+        };
+        window.know_rejects(rejects);
         // The keys of the window's own records are known already.
         let key = if known.is_empty() { Vec::new() } else { key };
         window.know(known);

@@ -2,17 +2,16 @@
 
 use std::{pin::pin, time::Duration};
 
-use feedline_schemas::{
-    commit::{CommitEntry, Position},
-    progress::Event,
-};
-use feedline_storage::{Store, log::entry_path};
+use feedline_schemas::{commit::Position, progress::Event};
+use feedline_storage::Store;
 use tokio::time::sleep;
 
 use super::{batch_reader::BatchReader, source_run::Run};
 use crate::{
     context::Context,
     error::Error,
+    landed_time::landed_unix_s,
+    log_entries::LogEntries,
     metrics::LogTotals,
     source::{Page, Source},
 };
@@ -20,13 +19,18 @@ use crate::{
 /// A wait is logged when it has lasted so long, and again when it changes.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Records metrics of the log of a source with the newest entry `entry`. An unknown commit time is
-/// no reason to stop.
-pub(super) async fn record_log_totals(context: &Context, landing: &Store, entry: &CommitEntry) {
-    let path = entry_path(entry.sequence.get());
-    let committed = landing.modified(&path).await.unwrap_or_default();
+/// Records metrics of the log of a source, unless it is empty. An unknown commit time is no reason to
+/// stop. A known one is kept while no rows land.
+pub(super) async fn record_log_totals(context: &Context, landing: &Store, entries: &LogEntries) {
+    let Some(entry) = entries.last() else { return };
     let meter = context.metrics.of(entry.source.as_str());
-    meter.record_totals(LogTotals::of(entry, committed.as_secs()));
+    let known = meter.read().landed;
+    let known = known.filter(|known| known.rows == entry.state.totals.rows);
+    let committed = match known.and_then(|known| known.committed_unix_s) {
+        Some(known) if entry.counts.rows == 0 => Some(known),
+        _ => landed_unix_s(landing, entries).await.unwrap_or_default(),
+    };
+    meter.record_totals(LogTotals::of(entry, committed));
 }
 
 impl BatchReader<'_> {
@@ -84,9 +88,10 @@ impl Run<'_> {
     /// Records metrics of the newest entry, which was committed after `took`.
     pub(super) fn record_commit(&self, took: Duration) {
         if let Some(entry) = self.log.last() {
-            let totals = LogTotals::of(entry, self.context.clock.unix().as_secs());
+            let now_s = self.context.clock.unix().as_secs();
+            let totals = LogTotals::of(entry, (entry.counts.rows > 0).then_some(now_s));
             let meter = self.context.metrics.of(self.config.name.as_str());
-            meter.record_commit(totals, took);
+            meter.record_commit(totals, &entry.counts, took);
         }
     }
 }

@@ -169,6 +169,8 @@ impl Run<'_> {
         dry_run: bool,
         report: &mut AmendReport,
     ) -> Result<(), Error> {
+        // Each of them is decided again.
+        self.window.know_rejects(HashSet::new());
         let of_entry = |entry: &CommitEntry| {
             let (sequence, parts) = (entry.sequence, entry.parts.clone());
             let files = entry.rejects.clone().into_iter();

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
+use feedline_http::SecretMasks;
 use feedline_schemas::{
     commit::{BatchCounts, DataFile, Position},
     config::SourceConfig,
@@ -51,6 +52,8 @@ pub(super) struct Run<'a> {
     pub(super) sample: Option<Arc<Inferred>>,
     /// Marks of read files for the next entry to name.
     pub(super) folded: Option<Folded>,
+    /// Secrets to mask in warnings and samples.
+    pub(super) masks: SecretMasks,
 }
 
 impl<'a> Run<'a> {
@@ -78,6 +81,7 @@ impl<'a> Run<'a> {
             tape: None,
             sample: None,
             folded: None,
+            masks: SecretMasks::default(),
         };
         // For an unchanged feed, the landed records are not read.
         if config.refresh.is_never() {
@@ -126,6 +130,7 @@ impl<'a> Run<'a> {
                 next,
                 ended,
             } = read;
+            self.masks = source.secret_masks();
             let batch = &pages.batch;
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();

@@ -14,6 +14,7 @@ mod resumed_pages;
 mod rounds;
 mod several;
 mod slices;
+mod text_bytes;
 mod times;
 mod two_writers;
 mod types;
@@ -661,6 +662,7 @@ async fn status_tells_what_has_landed_and_shows_a_reject() {
         (Some(committed.as_secs()), Some(90))
     );
     assert_eq!((standing.schema_versions, standing.columns), (3, 5));
+    assert_eq!(standing.last_rejected, Some(5));
     assert_eq!(
         standing.next,
         "reads files that are not among the 0 read before"
@@ -705,7 +707,17 @@ async fn files_land_once_and_new_ones_are_added() {
         Some("`ragged_row`: `2.csv`: line 5 (byte 24 of the file): 1 field, the header has 2: 9")
     );
     assert_eq!(source.url, format!("{place}/root/landing/s"));
+    assert_eq!(
+        (first.new_rejected, source.new_rejected),
+        (Some(1), Some(1))
+    );
     let mut again = ingest(&config, None, &context(&root)).await.unwrap();
+    // The reject is open, and not one of this run.
+    let again_rejected = again.new_rejected.replace(1);
+    let of_source = again.sources[0].new_rejected.replace(1);
+    assert_eq!((again_rejected, of_source), (Some(0), Some(0)));
+    let rows = again.new_rows.replace(3);
+    assert_eq!((first.new_rows, rows), (Some(3), Some(0)));
     let new = again.sources[0].new_rows.replace(3);
     // Its files are compared with the log by the next start.
     let compared = mem::take(&mut again.sources[0].compared_files);
@@ -722,6 +734,9 @@ async fn files_land_once_and_new_ones_are_added() {
     );
     let mut of_log = status(&config, &root).await.unwrap();
     assert_eq!(of_log.sources[0].new_rows.replace(2), None);
+    assert_eq!(of_log.new_rows.replace(2), None);
+    assert_eq!(of_log.new_rejected.replace(0), None);
+    assert_eq!(of_log.sources[0].new_rejected.replace(0), None);
     // The file of this run is compared too.
     let compared = mem::replace(&mut of_log.sources[0].compared_files, 2);
     assert_eq!((compared, of_log), (3, second));

@@ -29,10 +29,10 @@ use crate::{
 
 /// Longest sleep between two checks of the wall clock: it may jump, and a machine may be suspended.
 const NAP: Duration = Duration::from_secs(20);
+/// A clock that goes back by more than this has been set back.
+const SET_BACK: Duration = Duration::from_secs(2);
 /// Pause after a failure of the store.
 const STORE_FAILED: Duration = Duration::from_secs(30);
-/// A logged due time this much later than now comes from a wrong clock.
-const WRONG_CLOCK_S: i64 = 86_400;
 
 /// A source, its schedule and its resources.
 #[derive(Debug)]
@@ -70,19 +70,27 @@ impl Past {
         let mut past = Self::default();
         if let Some(last) = last {
             past.heard(last, now);
-            if past.handled.is_some_and(|due| due > now + WRONG_CLOCK_S) {
-                tracing::warn!(
-                    due = past.handled,
-                    now,
-                    "the last run has a future timestamp; it is treated as one of now"
-                );
-                past.handled = missed;
-            }
+            past.correct(ticks, now)?;
         }
         if !catch_up && past.handled < missed {
             past.handled = missed;
         }
         Ok(past)
+    }
+
+    /// Treats a run whose due time is ahead of the schedule as one of now: the clock was wrong then.
+    pub(super) fn correct(&mut self, ticks: &DueTimes, now: i64) -> Result<(), Error> {
+        if let Some(due) = self.handled
+            && is_ahead(due, ticks, now)?
+        {
+            tracing::warn!(
+                due,
+                now,
+                "the last run has a future timestamp; it is treated as one of now"
+            );
+            self.handled = ticks.until(now)?;
+        }
+        Ok(())
     }
 
     /// Updates the state by the outcome of a run that ended.
@@ -121,6 +129,25 @@ impl Past {
     }
 }
 
+/// Returns true if a due time is later than the next two times of the schedule: it comes from a clock
+/// that was ahead.
+fn is_ahead(due: i64, ticks: &DueTimes, now: i64) -> Result<bool, Error> {
+    let Some(next) = ticks.after(now)? else {
+        return Ok(false);
+    };
+    let second = ticks.after(next)?;
+    Ok(second.is_some_and(|second| due > second))
+}
+
+/// End of a wait for a due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitEnd {
+    Due,
+    Stopped,
+    /// The wall clock was set back, so the due time may be wrong.
+    ClockSetBack,
+}
+
 impl SourceRunner {
     /// Runs the source when it is due, until a stop is requested.
     pub(super) async fn serve(self) {
@@ -134,8 +161,14 @@ impl SourceRunner {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(source = %self.source, %error, "its schedule cannot continue; will retry");
-                    self.show(|served| served.waits_for = Some(error.to_string()));
+                    let error = with_cause(&error);
+                    tracing::warn!(source = %self.source, error, "its schedule cannot continue; will retry");
+                    self.show(|served| {
+                        served.waits_for = Some(error.clone());
+                        served.store_failures += 1;
+                        served.store_error = Some(error);
+                        *served.runs.entry(RunOutcome::Failed).or_default() += 1;
+                    });
                     self.nap(STORE_FAILED).await;
                 }
             }
@@ -146,27 +179,36 @@ impl SourceRunner {
     pub(super) async fn turn(
         &self,
         lease: &mut Lease,
-        past: &mut Option<Past>,
+        known: &mut Option<Past>,
         runs: &mut u64,
     ) -> Result<bool, Error> {
-        let past = match past {
+        let past = match known {
             Some(past) => past,
-            None => past.insert(self.load_past(lease).await?),
+            None => known.insert(self.load_past(lease).await?),
         };
+        past.correct(&self.ticks, self.now())?;
         let Some((due, from)) = past.next(&self.ticks, self.now())? else {
             return Ok(false);
         };
         let late = jitter(self.source.as_str(), due, self.schedule.jitter_s.get());
         let is_deferred = past.resumes.is_some();
-        if !self.wait_until(from, late, is_deferred).await? {
-            return Ok(true);
+        match self.wait_until(from, late, is_deferred).await? {
+            WaitEnd::Due => {}
+            WaitEnd::Stopped => return Ok(true),
+            WaitEnd::ClockSetBack => {
+                tracing::warn!(source = %self.source, due, "the clock was set back; the next run is computed from it");
+                *known = None;
+                return Ok(true);
+            }
         }
         let Some(place) = self.acquire_place().await else {
             return Ok(true);
         };
         // It is never closed.
         let Ok(place) = place else { return Ok(false) };
-        if let Taken::By(other) = lease.take().await? {
+        let taken = lease.take().await?;
+        self.note_store_works();
+        if let Taken::By(other) = taken {
             drop(place);
             self.wait_for_lease(lease, &other, past).await?;
         } else if !self.is_run_by_another(lease, due, past).await? {
@@ -186,6 +228,7 @@ impl SourceRunner {
             self.now(),
         )?;
         self.show(|served| tell(served, last));
+        self.note_store_works();
         // Makes metrics agree with the log before the first run, which reports problems of
         // the log.
         let log = landing(&self.context.root, &self.source);
@@ -243,6 +286,7 @@ impl SourceRunner {
             && last.due_unix_s >= due
             && last.outcome != RunOutcome::Stopped
             && past.resumes.is_none()
+            && !is_ahead(last.due_unix_s, &self.ticks, self.now())?
         {
             past.heard(&last, self.now());
             lease.give_back(last.clone()).await?;
@@ -272,7 +316,20 @@ impl SourceRunner {
             past.handled = past.handled.max(self.ticks.until(last.ended_unix_s)?);
         }
         self.show(|served| tell(served, Some(last.clone())));
-        lease.give_back(last).await
+        let has_failed = last.outcome == RunOutcome::Failed;
+        match lease.give_back(last).await {
+            // The run counts as failed already, and the lease expires.
+            Err(error) if has_failed => {
+                tracing::warn!(source = %self.source, %error, "its lease could not be given back");
+                Ok(())
+            }
+            given => given,
+        }
+    }
+
+    /// Ends the row of runs that could not begin.
+    fn note_store_works(&self) {
+        self.show(|served| (served.store_failures, served.store_error) = (0, None));
     }
 
     /// Runs the source once, with the lease renewed meanwhile.
@@ -335,7 +392,7 @@ impl SourceRunner {
                 Some(i64::try_from(*until_unix_s).unwrap_or(i64::MAX)),
             ),
             Err(Error::Cancelled) => (RunOutcome::Stopped, None, None),
-            Err(error) => (RunOutcome::Failed, Some(error.to_string()), None),
+            Err(error) => (RunOutcome::Failed, Some(with_cause(error)), None),
         };
         match &reason {
             None => {
@@ -364,29 +421,34 @@ impl SourceRunner {
     }
 
     /// Sleeps until the wall clock reaches `from` plus `late`, or until `ingest resume` ends the
-    /// deferral of a waiting run. Returns false if a stop was requested meanwhile.
+    /// deferral of a waiting run.
     async fn wait_until(
         &self,
         from: i64,
         late: Duration,
         is_deferred: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<WaitEnd, Error> {
         let log = landing(&self.context.root, &self.source);
         let from = Duration::from_secs(from.try_into().unwrap_or(0)).saturating_add(late);
         let shown = i64::try_from(from.as_secs()).ok();
         self.show(|served| (served.next_unix_s, served.waits_for) = (shown, None));
+        let mut least = Duration::MAX;
         while !self.context.is_cancelled() {
             let left = from.saturating_sub(self.context.clock.unix());
             if left.is_zero() {
-                return Ok(true);
+                return Ok(WaitEnd::Due);
             }
+            if left > least.saturating_add(SET_BACK) {
+                return Ok(WaitEnd::ClockSetBack);
+            }
+            least = least.min(left);
             if is_deferred && !is_deferred_by_log(&log).await? {
                 self.release_host();
-                return Ok(true);
+                return Ok(WaitEnd::Due);
             }
             self.nap(left.min(NAP)).await;
         }
-        Ok(false)
+        Ok(WaitEnd::Stopped)
     }
 
     /// Clears the delay that the host of the source asked for.
@@ -421,6 +483,23 @@ impl SourceRunner {
     fn show(&self, change: impl FnOnce(&mut ServedSource)) {
         self.board.update(self.number, change);
     }
+}
+
+/// The text of an error with its innermost cause, without queries of URLs. A store keeps its causes
+/// out of its own text.
+fn with_cause(error: &Error) -> String {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    let text = error.to_string();
+    let cause = causes.last().map(ToString::to_string).unwrap_or_default();
+    if text.contains(&cause) {
+        return text;
+    }
+    let words = cause.split(' ').map(|word| match word.split_once('?') {
+        Some((url, _)) if url.contains("://") => url,
+        _ => word,
+    });
+    format!("{text}: {}", words.collect::<Vec<_>>().join(" "))
 }
 
 fn tell(served: &mut ServedSource, last: Option<LastRun>) {

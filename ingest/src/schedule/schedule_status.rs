@@ -19,6 +19,8 @@ pub struct ServedSource {
     pub pipeline: String,
     /// Name.
     pub source: String,
+    /// Time since when it is served.
+    pub since_unix_s: u64,
     /// Time of the next run, with its jitter.
     pub next_unix_s: Option<i64>,
     /// Start of the current run.
@@ -29,6 +31,11 @@ pub struct ServedSource {
     pub last: Option<LastRun>,
     /// Time when the source was last complete.
     pub complete_unix_s: Option<i64>,
+    /// Runs in a row that could not begin or be recorded, since the store cannot be used. They count
+    /// as failed runs.
+    pub store_failures: u64,
+    /// Error of the last of them.
+    pub store_error: Option<String>,
     /// Runs of this program, by outcome.
     pub runs: BTreeMap<RunOutcome, u64>,
     /// Report of the source from its log, after the last run that ended well.
@@ -37,6 +44,15 @@ pub struct ServedSource {
     pub meter: Arc<SourceMetrics>,
     /// Reason why it is no longer served: a bug.
     pub dead: Option<String>,
+}
+
+impl ServedSource {
+    /// Returns the failed runs since the last complete one, including those that could not begin.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        let last = self.last.as_ref().map_or(0, |last| last.failures);
+        last.saturating_add(self.store_failures)
+    }
 }
 
 /// All of them, in the order of the pipelines.
@@ -51,6 +67,12 @@ impl ScheduleStatus {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Returns true if a source of the pipeline is served.
+    pub(super) fn has(&self, pipeline: &str) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|served| served.pipeline == pipeline)
     }
 
     pub(super) fn add(&self, served: ServedSource) -> usize {

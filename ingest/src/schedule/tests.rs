@@ -6,7 +6,7 @@ use feedline_schemas::{
     lease::{LastRun, LeaseEntry, RunOutcome},
 };
 use feedline_storage::{
-    Store,
+    Effect, Faults, Operation, Rule, Store,
     clock::{Clock as _, SystemClock},
 };
 use tokio::sync::watch;
@@ -214,7 +214,9 @@ fn fault_51_times_that_were_missed_are_made_up_for_once() {
 #[test]
 fn fault_52_a_clock_that_goes_back_runs_nothing_twice_and_waits_for_no_wrong_year() {
     let complete = |due| Some(ended(due, RunOutcome::Complete, None));
-    assert_eq!(next(complete(5_000), true, 1_400), (5_100, 5_100));
+    assert_eq!(next(complete(1_500), true, 1_400), (1_600, 1_600));
+    // More than a period ahead: the clock was wrong.
+    assert_eq!(next(complete(5_000), true, 1_400), (1_500, 1_500));
     let year = 31_536_000;
     assert_eq!(next(complete(year), true, 1_450), (1_500, 1_500));
 }
@@ -257,6 +259,13 @@ fn schedules_that_cannot_be_are_named_before_anything_runs() {
         assert!(error.to_string().contains(part), "{error}");
     };
     check("{ cron = \"* *\" }", "`source.0.schedule.cron`");
+    let mut scheduler = Scheduler::new(1);
+    let config = pipeline(Path::new("x"), "{ every_s = 1 }");
+    let added = scheduler.add(config.clone(), &testing::context());
+    added.unwrap();
+    let again = scheduler.add(config, &testing::context()).unwrap_err();
+    let part = "`pipeline.name`: `p` is served already";
+    assert!(again.to_string().contains(part), "{again}");
     let mut config = pipeline(Path::new("x"), "{ every_s = 1 }");
     config.source[0].schedule = None;
     let error = Scheduler::new(1)
@@ -287,6 +296,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     assert_eq!(other.take().await.unwrap(), Taken::Ours);
     let last = ended(due, RunOutcome::Complete, None);
     other.give_back(last).await.unwrap();
+    line.board.update(0, |served| served.store_failures = 2);
     // State of this program before: the run is due.
     let mut past = Some(Past {
         handled: Some(due - 100),
@@ -295,4 +305,57 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     let (mut ours, mut runs) = (lease("b"), 0);
     assert!(line.turn(&mut ours, &mut past, &mut runs).await.unwrap());
     assert_eq!((runs, past.unwrap().handled), (0, Some(due)));
+    assert_eq!(line.board.read()[0].failures(), 0, "the store works again");
+}
+
+#[tokio::test]
+async fn a_run_of_a_clock_that_was_ahead_does_not_count_as_the_run_that_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.csv"), "a\n1\n").unwrap();
+    let context = Context {
+        clock: Arc::new(SystemClock),
+        run_id: "b".into(),
+        ..testing::context()
+    };
+    let mut scheduler = Scheduler::new(1);
+    let config = pipeline(folder.path(), "{ every_s = 100 }");
+    scheduler.add(config, &context).unwrap();
+    let line = scheduler.runners.remove(0);
+    let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
+    let due = ticks().until(now).unwrap().unwrap();
+    let landing = crate::landing_folder::landing(&context.root, &line.source);
+    let ttl = Duration::from_secs(60);
+    let mut lease = Lease::new(landing, &line.source, "b", ttl, &context.clock);
+    assert_eq!(lease.take().await.unwrap(), Taken::Ours);
+    let ahead = ended(due + 90_000, RunOutcome::Complete, None);
+    lease.give_back(ahead).await.unwrap();
+    let mut past = Some(Past {
+        handled: Some(due - 100),
+        resumes: None,
+    });
+    let mut runs = 0;
+    assert!(line.turn(&mut lease, &mut past, &mut runs).await.unwrap());
+    assert_eq!((runs, complete(&line.board.read()[0])), (1, 1));
+    let handled = past.unwrap().handled.unwrap();
+    assert!((due..=due + 100).contains(&handled), "{handled}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_whose_store_cannot_be_used_is_a_failing_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = Rule {
+        operation: Operation::Create,
+        path_contains: "lease/".into(),
+        skip: 0,
+        times: 1_000,
+        effect: Effect::FailBefore,
+    };
+    let root = Store::memory().with_faults(Faults::new(vec![rule]));
+    let config = pipeline(folder.path(), "{ every_s = 1 }");
+    let running = start(&config, &root, "x");
+    let served = running.until(|served| served.failures() >= 1).await;
+    let error = served.store_error.unwrap();
+    assert!(error.contains("injected fault"), "{error}");
+    assert!(served.runs[&RunOutcome::Failed] >= 1, "{:?}", served.runs);
+    running.end().await;
 }

@@ -185,7 +185,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "for_each.values",
         Immediate(
-            "from the next run on: values may follow at the end; others are refused while values are read",
+            "from the next run on: values may follow at the end; another change is refused until `feedline ingest reset`",
         ),
     ),
     key("for_each.source", Refused(OTHER_VALUES)),

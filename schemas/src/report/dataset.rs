@@ -107,6 +107,19 @@ pub struct DatasetReport {
     pub warnings: Vec<Warning>,
 }
 
+impl DatasetReport {
+    /// Rows that this build rejected: all of the dataset, those of the appended rows, or none where
+    /// an earlier build was kept.
+    #[must_use]
+    pub fn new_rejected(&self) -> u64 {
+        match &self.added {
+            _ if self.up_to_date => 0,
+            Some(added) => added.rejected,
+            None => self.rejected,
+        }
+    }
+}
+
 /// Rows that a build appended to an existing dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AddedReport {

@@ -20,8 +20,14 @@ pub struct IngestReport {
     pub rows: u64,
     /// Records left out as identical to a landed one (all runs).
     pub duplicates: u64,
-    /// Rejected records (all runs).
+    /// Rejected records that are open: of all runs, without those that landed by a retry, were superseded or deleted.
     pub rejected: u64,
+    /// Rows landed by this run; absent in `ingest status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_rows: Option<u64>,
+    /// Records that this run rejected; absent in `ingest status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_rejected: Option<u64>,
     /// HTTP requests of this run, retries included.
     pub requests: u64,
     /// Requests of this run that were repeated.
@@ -50,7 +56,7 @@ pub struct SourceReport {
     pub error: Option<String>,
     /// Rows landed by all runs.
     pub rows: u64,
-    /// Rows landed by this run; absent in `ingest status` and where the run failed.
+    /// Rows landed by this run; absent in `ingest status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_rows: Option<u64>,
     /// Keys that have a run look for more, where this run read nothing because an earlier one had read the source to its end.
@@ -61,9 +67,12 @@ pub struct SourceReport {
     pub children: BTreeMap<String, u64>,
     /// Duplicates left out.
     pub duplicates: u64,
-    /// Rejected records.
+    /// Rejected records that are open: of all runs, without those that landed by a retry, were superseded or deleted.
     pub rejected: u64,
-    /// Rejected records by reason.
+    /// Records that this run rejected, those that it rejected again included; absent in `ingest status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_rejected: Option<u64>,
+    /// Open rejected records by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One rejected record and why.
     pub reject_sample: Option<String>,
@@ -130,13 +139,16 @@ pub struct SourceReport {
 /// 1970-01-01 UTC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
-    /// When the newest batch was committed, by the clock of the store: entries of the log hold no times, so that equal pages
+    /// When the newest batch with rows was committed, by the clock of the store: entries of the log hold no times, so that equal pages
     /// make equal entries. Absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub committed_unix_s: Option<u64>,
     /// Seconds since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_s: Option<u64>,
+    /// Records that the newest run with a batch rejected. Absent before the first batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rejected: Option<u64>,
     /// Incremental: the highest cursor of all records so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use feedline_schemas::config::{IncrementalConfig, PaginationKind, SlicesConfig, UpperEnd};
+use feedline_schemas::config::{
+    IncrementalConfig, PaginationKind, Refresh, SlicesConfig, UpperEnd,
+};
 use feedline_storage::clock::Clock;
 
 use super::{slices::param, *};
@@ -313,4 +315,29 @@ async fn a_wait_by_a_clock_a_year_ahead_lasts_no_longer_than_the_server_asked() 
     assert_eq!(server.targets().len(), 1);
     true_time.set(NOW + 60 + 7_210);
     assert_eq!(run_at(&root, &config, &true_time).await.unwrap().rows, 1);
+}
+
+#[tokio::test]
+async fn a_complete_source_is_deferred_while_a_server_wants_its_next_run_to_wait() {
+    let wall = Wall::at(NOW);
+    let server = Scripted::start([
+        dated(Some(NOW), r#"{"items": [{"n": 1}]}"#),
+        answer("429 Too Many\r\nRetry-After: 7200", ""),
+    ])
+    .await;
+    let (root, mut config) = (Store::memory(), by_days(&server));
+    (config.slices, config.retry.max_wait_s) = (None, 300);
+    config.refresh = Refresh::IfChanged;
+    let mut pipeline = pipeline("unused");
+    pipeline.source[0] = config.clone();
+    let status = async |seconds: u64| {
+        let now = Duration::from_secs(NOW + seconds);
+        let report = crate::status_with_lag(&pipeline, &root, now).await;
+        report.unwrap().sources[0].status.clone()
+    };
+    assert_eq!(run_at(&root, &config, &wall).await.unwrap().rows, 1);
+    assert_eq!(status(0).await, "complete");
+    let deferred = run_at(&root, &config, &wall).await.unwrap_err();
+    assert!(matches!(deferred, Error::Deferred { .. }), "{deferred}");
+    assert_eq!(status(60).await, "deferred");
 }

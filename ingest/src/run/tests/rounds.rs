@@ -3,7 +3,7 @@
 use feedline_schemas::config::Bounded;
 use std::sync::Mutex;
 
-use feedline_schemas::config::{IncrementalConfig, PaginationKind};
+use feedline_schemas::config::{DeclaredType, IncrementalConfig, PaginationKind};
 use url::Url;
 
 use super::*;
@@ -265,4 +265,74 @@ async fn fault_31_where_equal_records_are_kept_beginning_again_is_refused() {
     let error = ingest_once(&root, &config).await.unwrap_err().to_string();
     assert!(error.contains("`batch.dedup_window`"), "{error}");
     assert_eq!(entries(&root).await.len(), 2);
+}
+
+/// A source with a lookback of all records, whose column `v` is a float.
+fn with_lookback(server: &Scripted) -> SourceConfig {
+    let mut config = testing::config(server.url.as_str(), PaginationKind::Cursor);
+    config.name = Name::new("s").unwrap();
+    config.incremental = Some(IncrementalConfig {
+        cursor: "t".into(),
+        param: "since".into(),
+        start: None,
+        lookback: "50".into(),
+        max_ahead: "5m".into(),
+    });
+    config.contract.max_reject_fraction = Real::literal(1.0);
+    let column = config.contract.column.entry("v".to_owned()).or_default();
+    column.r#type = Some(DeclaredType::Float);
+    config
+}
+
+#[tokio::test]
+async fn a_record_of_the_lookback_that_was_rejected_before_is_not_rejected_again() {
+    let body = r#"{"items": [{"id":0,"t":0,"v":1},{"id":1,"t":10,"v":"oops"}], "next": null}"#;
+    let server = Scripted::answering(move |_, _| ok(body)).await;
+    let config = with_lookback(&server);
+    let root = Store::memory();
+    let first = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((first.rows, first.new_rejected), (1, Some(1)));
+    for _ in 0..2 {
+        let again = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((again.rejected, again.new_rejected), (1, Some(0)));
+        assert_eq!(again.batches, first.batches);
+    }
+    // It is open, and a retry decides about it.
+    let mut pipeline = pipeline("unused");
+    pipeline.source[0] = config;
+    let (name, context) = (Name::new("s").unwrap(), context(&root));
+    let retry = retry_rejects::retry_rejects(&pipeline, &name, &context, true);
+    let retried = Box::pin(retry).await.unwrap();
+    assert_eq!((retried.still_rejected, retried.duplicates), (1, 0));
+}
+
+#[tokio::test]
+async fn a_rejected_version_is_rejected_again_once_a_good_one_of_its_key_has_landed_in_between() {
+    for ids in [["1", "2"], [r#""a""#, r#""b""#]] {
+        let served = Arc::new(Mutex::new(""));
+        let value = Arc::clone(&served);
+        let server = Scripted::answering(move |_, _| {
+            let ([good, changed], value) = (ids, *value.lock().unwrap());
+            ok(&format!(
+                r#"{{"items": [{{"id":{good},"t":0,"v":1}},{{"id":{changed},"t":10,"v":{value}}}], "next": null}}"#
+            ))
+        })
+        .await;
+        let mut config = with_lookback(&server);
+        config.key = vec!["id".into()];
+        let root = Store::memory();
+        let rounds = [
+            (r#""oops""#, (1, 1)),
+            (r#""oops""#, (1, 0)),
+            ("9.5", (2, 0)),
+            (r#""oops""#, (2, 1)),
+            (r#""oops""#, (2, 0)),
+        ];
+        for (round, (value, expected)) in rounds.into_iter().enumerate() {
+            *served.lock().unwrap() = value;
+            let report = ingest_once(&root, &config).await.unwrap();
+            let found = (report.rows, report.new_rejected.unwrap());
+            assert_eq!(found, expected, "{ids:?} {round}");
+        }
+    }
 }

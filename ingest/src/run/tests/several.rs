@@ -82,6 +82,7 @@ async fn a_wish_to_stop_hides_no_failure_and_leaves_a_report_that_says_so() {
         .await
         .unwrap();
     assert!(report.stopped);
+    assert_eq!((report.new_rows, report.new_rejected), (Some(0), Some(0)));
     assert_eq!(
         (report.sources[0].status.as_str(), report.rows),
         ("empty", 0)
