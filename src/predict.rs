@@ -45,12 +45,17 @@ use feedline_schemas::{
 use feedline_storage::clock::SystemClock;
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
+pub(crate) use self::{
+    dialect::dates_of_rows,
+    output::Output,
+    rejected::{check_any_predicted, with_time_advice},
+    unusual::mostly_capped,
+};
 use self::{
     finite::usable,
     passthrough::{note_misfits, typed_columns, warn_of_misfits},
     unusual::{add_training_caps, count_unusual, warn_of_unusual_rows},
 };
-pub(crate) use self::{output::Output, rejected::check_any_predicted, unusual::mostly_capped};
 use crate::{cli, stop::Stop};
 
 /// Batches between reading and computing.
@@ -115,7 +120,6 @@ pub(crate) fn reading_as(
     let dataset = config.dataset.as_ref();
     let is_files = dataset.is_some_and(|dataset| dataset.files.is_some());
     let has_query = dataset.is_some_and(|dataset| dataset.sql.is_some());
-    // The types of files, and of the columns of a query, are unknown.
     let is_landed = !is_files && !has_query;
     let own = config.source.iter();
     let is_like = &is_like;
@@ -488,7 +492,8 @@ impl Answers {
         columns.extend([Column::Text(errors), Column::Text(details)]);
         count_unusual(&unusual, report);
         if self.flags {
-            columns.push(Column::Text(unusual.describe(rows, self.inputs())));
+            let caps = |column: &str| self.transform.has_caps_as_bounds(column);
+            columns.push(Column::Text(unusual.describe(rows, self.inputs(), caps)));
         }
         columns
     }

@@ -1,5 +1,7 @@
 //! Columns of integers that number the rows of each group, such as `seq` or `Sample Number`.
 
+use std::collections::BTreeMap;
+
 /// Fewest rows that are compared.
 const ROWS: u64 = 20;
 
@@ -18,10 +20,16 @@ const ROWS_PER_JUMP: u64 = 100;
 /// The part of its length that a period of a calendar may be longer than another, as months are.
 const CYCLE: u64 = 8;
 
+/// Fewest groups of a cycle for each one that is shorter, as that at the end of an entity or a file is.
+const GROUPS_PER_SHORT: u64 = 4;
+
+/// Most different lengths of groups that are counted; groups of so many lengths are no cycle.
+const LENGTHS: usize = 64;
+
 /// Integers of a column in the order of its rows, compared with a row number that restarts with each group.
 ///
 /// The first number is 0 or 1, and each later one is the number before plus 1, or the first number again. Groups of nearly
-/// equal lengths are a cycle, such as hours of a day or days of a month, and no row number.
+/// equal lengths are a cycle, such as hours of a day or days of a month, and no row number, even if a few groups are shorter.
 ///
 /// ```
 /// use feedline_schemas::row_counter::RestartingCounter;
@@ -44,8 +52,8 @@ pub struct RestartingCounter {
     jumps: u64,
     /// Rows of the current group so far; none if its first row was not seen.
     group: Option<u64>,
-    /// Rows of the shortest and of the longest group before it.
-    lengths: Option<[u64; 2]>,
+    /// Number of the groups before it by their rows, of the first lengths.
+    lengths: BTreeMap<u64, u64>,
     /// True if a value does not fit.
     is_other: bool,
 }
@@ -81,25 +89,34 @@ impl RestartingCounter {
     }
 
     fn end_group(&mut self) {
-        if let Some(rows) = self.group {
-            let [shortest, longest] = self.lengths.unwrap_or([rows; 2]);
-            self.lengths = Some([shortest.min(rows), longest.max(rows)]);
+        if let Some(rows) = self.group
+            && (self.lengths.len() < LENGTHS || self.lengths.contains_key(&rows))
+        {
+            *self.lengths.entry(rows).or_default() += 1;
         }
     }
 
     /// Returns true if the column has an integer in each of `rows` rows, and they number the rows of each group.
     #[must_use]
     pub fn is_row_number(&self, rows: u64) -> bool {
-        let Some([shortest, longest]) = self.lengths else {
+        let Some((longest, _)) = self.lengths.last_key_value() else {
             return false;
         };
-        // The last group may have more rows than were compared.
-        let longest = longest.max(self.group.unwrap_or_default());
-        let is_cycle = longest - shortest <= shortest / CYCLE;
         let has_groups = self.restarts >= RESTARTS && self.rows >= GROUP_ROWS * (self.restarts + 1);
         let has_few_jumps = self.jumps * ROWS_PER_JUMP <= self.rows;
         let is_in_all = !self.is_other && self.rows == rows && rows >= ROWS;
-        is_in_all && has_groups && has_few_jumps && !is_cycle
+        is_in_all && has_groups && has_few_jumps && !self.is_cycle(*longest)
+    }
+
+    /// Returns true if nearly all groups are as long as the longest one, which is at least `longest`.
+    fn is_cycle(&self, longest: u64) -> bool {
+        // The last group may have more rows than were compared.
+        let longest = longest.max(self.group.unwrap_or_default());
+        let is_short = |rows: u64| longest - rows > rows / CYCLE;
+        let groups: u64 = self.lengths.values().sum();
+        let short = self.lengths.iter().filter(|(rows, _)| is_short(**rows));
+        let short: u64 = short.map(|(_, groups)| *groups).sum();
+        self.lengths.len() < LENGTHS && short * GROUPS_PER_SHORT <= groups
     }
 }
 
@@ -139,6 +156,11 @@ mod tests {
         // Days of the months, and weeks of the years.
         assert!(!is_row_number(groups(1, &[31, 28, 31, 30, 31, 4])));
         assert!(!is_row_number(groups(1, &[52, 53, 52, 10])));
+        // Hours of two sensors that follow one another, and months of three shops.
+        let sensor = [&[24; 20][..], &[20][..]].concat();
+        assert!(!is_row_number(groups(0, &sensor.repeat(2))));
+        assert!(!is_row_number(groups(1, &[12, 12, 12, 6, 12, 12, 12, 6])));
+        assert!(is_row_number(groups(1, &[12, 12, 6, 9, 12, 7])));
     }
 
     #[test]

@@ -9,8 +9,10 @@ mod texts;
 
 use std::{collections::BTreeMap, path::Path};
 
+use feedline_preprocess::Engine;
 use feedline_schemas::{
-    config::DatasetKind, manifest::Manifest, report::PredictReport, transform::TransformArtefact,
+    config::DatasetKind, manifest::Manifest, record::ColumnType, report::PredictReport,
+    transform::TransformArtefact,
 };
 use feedline_trainer::{ChosenRun, Use};
 
@@ -122,11 +124,7 @@ impl PipelineWork<'_> {
         manifest: &Manifest,
         artefact: TransformArtefact,
     ) -> anyhow::Result<Outcome> {
-        let landed = match &self.loaded.config.dataset {
-            // The rows came from a query or from files.
-            Some(dataset) if dataset.sql.is_some() || dataset.files.is_some() => BTreeMap::new(),
-            _ => feedline_preprocess::landed_types(&self.root, manifest).await?,
-        };
+        let landed = self.types_of_rows(manifest).await?;
         let mut reading = predict::reading(options, &self.loaded.config, landed)?;
         self.plan_joins(&mut reading, manifest, &artefact).await?;
         let predict = Predict {
@@ -142,6 +140,24 @@ impl PipelineWork<'_> {
         };
         let report = tokio::task::spawn_blocking(move || predict.run()).await?;
         self.finish_predict(options, report)
+    }
+
+    /// Types of the columns that new rows have, as far as they are known: those of the result of the
+    /// query, else of what has landed.
+    async fn types_of_rows(
+        &self,
+        manifest: &Manifest,
+    ) -> anyhow::Result<BTreeMap<String, ColumnType>> {
+        let config = &self.loaded.config;
+        Ok(match &config.dataset {
+            Some(dataset) if dataset.sql.is_some() => {
+                let context = self.preprocessing(Engine::Local);
+                Box::pin(feedline_preprocess::query_types(config, manifest, &context)).await
+            }
+            // The rows came from files, whose types are unknown.
+            Some(dataset) if dataset.files.is_some() => BTreeMap::new(),
+            _ => feedline_preprocess::landed_types(&self.root, manifest).await?,
+        })
     }
 
     /// Prints the report of predictions.
@@ -166,7 +182,8 @@ impl PipelineWork<'_> {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
-        predict::check_any_predicted(&report, options)?;
+        let dates = predict::dates_of_rows(&self.loaded.config);
+        predict::check_any_predicted(&report, options, &dates)?;
         Ok(options.rejects.outcome(report.rejected))
     }
 }

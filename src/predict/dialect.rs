@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use feedline_readers::file_format::{Kind, named};
 use feedline_schemas::config::{
     ArchiveConfig, ColumnContract, ContractConfig, CsvConfig, DeclaredType, FileFormat,
-    SourceConfig,
+    PipelineConfig, SourceConfig,
 };
 
 /// Dialect of new rows of CSV: that of the files of `sources`. A source of another format has no
@@ -75,8 +75,8 @@ pub(super) fn with_plain_numbers(csv: CsvConfig) -> CsvConfig {
     }
 }
 
-/// The part of the source's contract that rows of a query have: its date formats, and the columns that
-/// are declared as text, whose cells are in no format of numbers.
+/// The part of the source's contract that rows of a query have: its date formats and that of the result,
+/// and the columns that are declared as text, whose cells are in no format of numbers.
 pub(super) fn query_contract(source: &SourceConfig) -> ContractConfig {
     let columns = source.contract.column.iter();
     let texts = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Text));
@@ -88,10 +88,55 @@ pub(super) fn query_contract(source: &SourceConfig) -> ContractConfig {
         (name.clone(), column)
     };
     ContractConfig {
-        dates: source.contract.dates.clone(),
+        dates: row_dates(source),
         column: texts.map(|(name, _)| as_text(name)).collect(),
         ..ContractConfig::default()
     }
+}
+
+/// Contract of rows of the result of a query over `source` that land in a folder of their own: its date
+/// formats, and ISO 8601 as the result has it. The types are those of the result.
+pub(super) fn query_row_contract(source: &SourceConfig) -> ContractConfig {
+    ContractConfig {
+        dates: row_dates(source),
+        ..ContractConfig::default()
+    }
+}
+
+/// Contract of rows as `source` has them that land in a folder of their own: that of the source, and
+/// RFC 3339 beside its date formats.
+pub(super) fn row_contract(source: &SourceConfig) -> ContractConfig {
+    ContractConfig {
+        dates: row_dates(source),
+        ..source.contract.clone()
+    }
+}
+
+/// Date formats of new rows of the dataset of `config`: those of the sources that its rows come from.
+pub(crate) fn dates_of_rows(config: &PipelineConfig) -> Vec<String> {
+    let dataset = config.dataset.as_ref();
+    let has_files = dataset.is_some_and(|dataset| dataset.files.is_some());
+    let is_own = |source: &&SourceConfig| {
+        !has_files && dataset.is_none_or(|dataset| super::is_own(dataset, &source.name))
+    };
+    let mut dates = Vec::new();
+    for format in config.source.iter().filter(is_own).flat_map(row_dates) {
+        if !dates.contains(&format) {
+            dates.push(format);
+        }
+    }
+    dates
+}
+
+/// Date formats of new rows as `source`, or a query over it, has them: its own, and RFC 3339 unless one of
+/// them reads such cells in another way. Without any, RFC 3339 is the only one.
+fn row_dates(source: &SourceConfig) -> Vec<String> {
+    let mut dates = source.contract.dates.clone();
+    let is_settled = |format: &String| format == "rfc3339" || format.contains("%Y-%d");
+    if !dates.is_empty() && !dates.iter().any(is_settled) {
+        dates.push("rfc3339".to_owned());
+    }
+    dates
 }
 
 /// Path of the rows in a document of JSON: that of all `sources` with one, if they agree.
@@ -125,6 +170,15 @@ pub(super) fn is_csv(format: FileFormat, place: Option<&str>) -> bool {
 pub(super) fn lists_columns(format: FileFormat, name: &str) -> bool {
     let kind = named(name, format, None).map(|(kind, _)| kind);
     matches!(kind, Some(Kind::Csv { .. } | Kind::Parquet | Kind::Arrow))
+}
+
+/// Returns false for a file `name` of another format than CSV. An archive may hold CSV.
+pub(super) fn may_hold_csv(format: FileFormat, name: &str) -> bool {
+    let kind = named(name, format, None).map(|(kind, _)| kind);
+    !matches!(
+        kind,
+        Some(Kind::Json | Kind::Ndjson | Kind::Parquet | Kind::Arrow)
+    )
 }
 
 fn is_csv_file(format: FileFormat, name: &str) -> bool {
@@ -172,7 +226,7 @@ fn differing_key(one: &CsvConfig, other: &CsvConfig) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::{PipelineConfig, load};
+    use feedline_schemas::config::load;
 
     use super::*;
 
@@ -243,7 +297,8 @@ mod tests {
                     column = { code = { type = \"text\", types = \"freeze\" }, n = { type = \"int\" } } }";
         let config = pipeline(&[("a.csv", keys)]);
         let contract = query_contract(&config.source[0]);
-        assert_eq!(contract.dates, ["%d.%m.%Y"]);
+        // The result has its timestamps in ISO 8601.
+        assert_eq!(contract.dates, ["%d.%m.%Y", "rfc3339"]);
         assert_eq!(contract.types, ContractConfig::default().types);
         let declared = contract.column.iter();
         let declared = declared.map(|(name, own)| (name.as_str(), own.r#type, own.types));
@@ -255,6 +310,26 @@ mod tests {
             ..CsvConfig::default()
         };
         assert_eq!(plain, delimited);
+    }
+
+    #[test]
+    fn times_of_rfc_3339_are_read_beside_declared_formats_but_one_that_differs() {
+        let dates = |dates: &str| {
+            let keys = format!("contract.dates = {dates}\ncontract.types = \"null_value\"");
+            let config = pipeline(&[("a.csv", &keys), ("b.csv", &keys)]);
+            let contract = row_contract(&config.source[0]);
+            assert_eq!(contract.types, config.source[0].contract.types);
+            // Each format is named once.
+            assert_eq!(dates_of_rows(&config), contract.dates);
+            contract.dates
+        };
+        assert_eq!(dates("[\"%Y-%m-%d\"]"), ["%Y-%m-%d", "rfc3339"]);
+        assert_eq!(
+            dates("[\"rfc3339\", \"%d.%m.%Y\"]"),
+            ["rfc3339", "%d.%m.%Y"]
+        );
+        assert_eq!(dates("[\"%Y-%d-%m\"]"), ["%Y-%d-%m"]);
+        assert!(dates("[]").is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use feedline_schemas::{
     report::{PredictReport, PredictedJoin},
 };
 
+use super::unusual::split_far_outside;
 use crate::output::{Text, counted, line, used_run, write_rejects, write_warnings};
 
 /// Columns that one line of the report names.
@@ -62,6 +63,7 @@ impl Text for PredictReport {
                 line(out, name, format!("{noun} `{}`", columns.join("`, `")))?;
             }
         }
+        let [beyond_caps, outside] = split_far_outside(self);
         for (name, cells, what) in [
             ("missing", &self.missing_cells, "cells without a value"),
             (
@@ -71,9 +73,10 @@ impl Text for PredictReport {
             ),
             (
                 "far",
-                &self.far_outside,
-                "cells far outside of the training rows",
+                &beyond_caps,
+                "cells far beyond the caps of `winsorize`",
             ),
+            ("far", &outside, "cells far outside of the training rows"),
         ] {
             if !cells.is_empty() {
                 line(out, name, format!("{what}: {}", most_of(cells)))?;

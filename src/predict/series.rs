@@ -116,7 +116,7 @@ impl Landing {
         let url = copy
             .to_str()
             .context("the scratch folder is no UTF-8 path")?;
-        let source = source(name, url, own_source(config), format, landed)?;
+        let source = source(name, url, config, format.unwrap_or_default(), landed)?;
         let root = folder.join(format!("landed-{name}"));
         let root_url = root
             .to_str()
@@ -227,17 +227,25 @@ fn copied_name(file: &str, name: &str, format: Option<FileFormat>) -> anyhow::Re
     Ok(format!("{name}-{file}"))
 }
 
-/// The source that reads `url` as `own` reads its files, with the types that `landed`.
+/// The source that reads `url` as that of the dataset of `config` reads its files, with the types that
+/// `landed`.
 fn source(
     name: &str,
     url: &str,
-    own: Option<&SourceConfig>,
-    format: Option<FileFormat>,
+    config: &PipelineConfig,
+    format: FileFormat,
     landed: &BTreeMap<String, ColumnType>,
 ) -> anyhow::Result<SourceConfig> {
+    let own = own_source(config);
+    let dataset = config.dataset.as_ref();
+    let has_query = dataset.is_some_and(|dataset| dataset.sql.is_some());
+    let contract_of = |own: &SourceConfig| match has_query {
+        true => dialect::query_row_contract(own),
+        false => dialect::row_contract(own),
+    };
     let plain = serde_json::json!({ "name": name, "type": "files", "url": url });
     let plain: SourceConfig = serde_json::from_value(plain).context("a plain source is one")?;
-    let own_contract = own.map_or_else(ContractConfig::default, |own| own.contract.clone());
+    let own_contract = own.map_or_else(ContractConfig::default, contract_of);
     let mut column = own_contract.column.clone();
     for (name, landed) in landed {
         let declared = match landed {
@@ -260,23 +268,27 @@ fn source(
         ..own_contract
     };
     Ok(SourceConfig {
-        format: format.unwrap_or_default(),
-        csv: own.map_or_else(CsvConfig::default, |own| own.csv.clone()),
+        format,
+        csv: match own {
+            Some(own) if dialect::may_hold_csv(format, url) => own.csv.clone(),
+            _ => CsvConfig::default(),
+        },
         infer: own.map_or_else(InferConfig::default, |own| own.infer.clone()),
         contract,
         ..plain
     })
 }
 
-/// Counts rows of the file that did not land.
-pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport) {
+/// Counts rows of the file that did not land. Its times are read by the formats `dates`.
+pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport, dates: &[String]) {
     report.rows += landed.rejected;
     report.rejected += landed.rejected;
     for (reason, rows) in &landed.rejected_by_reason {
         *report.rejected_by_reason.entry(reason.clone()).or_default() += rows;
     }
     if let Some(sample) = &landed.reject_sample {
-        report.reject_sample.get_or_insert_with(|| sample.clone());
+        let sample = || super::with_time_advice(sample, dates);
+        report.reject_sample.get_or_insert_with(sample);
     }
 }
 
@@ -509,5 +521,46 @@ mod tests {
             assert_eq!((own.types, own.nulls), (types, nulls), "{name}");
         }
         assert_eq!(contract.column["b"].r#type, Some(DeclaredType::Int));
+    }
+
+    /// The source that reads `url` with the columns `landed`, for a source of German CSV.
+    fn source_of(url: &str, dataset: &str, landed: &[(&str, ColumnType)]) -> SourceConfig {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"x.csv\"\n\
+             csv.decimal_separator = \",\"\ncontract.dates = [\"%d.%m.%Y\"]\n\
+             contract.column.v.type = \"text\"\n[dataset]\ntarget = \"y\"\n{dataset}"
+        );
+        let config = load("p", &text, &[]).unwrap().config;
+        let landed = landed.iter();
+        let landed = landed.map(|(name, r#type)| ((*name).to_owned(), *r#type));
+        source("rows", url, &config, FileFormat::Auto, &landed.collect()).unwrap()
+    }
+
+    #[test]
+    fn only_files_that_may_hold_csv_are_read_by_the_csv_keys_of_the_source() {
+        for (url, expected) in [
+            ("rows.csv", Some(',')),
+            ("rows.csv.gz", Some(',')),
+            ("rows.zip", Some(',')),
+            ("rows.txt", Some(',')),
+            ("rows.ndjson", None),
+            ("rows.json", None),
+            ("rows.parquet", None),
+            ("rows.arrow", None),
+        ] {
+            let found = source_of(url, "", &[]).csv.decimal_separator;
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_query_have_the_types_of_its_columns_and_times_of_iso_beside_the_declared_ones() {
+        let landed = [("v", ColumnType::Float64)];
+        let plain = source_of("rows.csv", "", &landed).contract;
+        assert_eq!(plain.column["v"].r#type, Some(DeclaredType::Text));
+        assert_eq!(plain.dates, ["%d.%m.%Y", "rfc3339"]);
+        let queried = source_of("rows.csv", "sql = \"select y, v from s\"\n", &landed).contract;
+        assert_eq!(queried.column["v"].r#type, Some(DeclaredType::Float));
+        assert_eq!(queried.dates, ["%d.%m.%Y", "rfc3339"]);
     }
 }

@@ -1,5 +1,7 @@
 //! Rows that the training data has none like, counted and warned of.
 
+use std::collections::BTreeMap;
+
 use feedline_preprocess::{Transform, UnusualCells, capped_in_train};
 use feedline_schemas::{
     config::{DatasetConfig, Step},
@@ -27,9 +29,14 @@ pub(super) fn count_unusual(unusual: &UnusualCells, report: &mut PredictReport) 
     }
 }
 
-/// Adds the fractions of the training rows that caps of the counted columns change.
+/// Adds the fractions of the training rows that caps of the counted columns change, and counts cells of those
+/// whose numbers are far outside by caps, which may be none.
 pub(super) fn add_training_caps(transform: &Transform, report: &mut PredictReport) {
     let artefact = transform.artefact();
+    let far = report.far_outside.keys();
+    for column in far.filter(|column| transform.has_caps_as_bounds(column)) {
+        report.capped.entry(column.clone()).or_default();
+    }
     let columns = report.capped.keys();
     report.capped_in_train = columns
         .map(|column| (column.clone(), capped_in_train(artefact, column)))
@@ -75,6 +82,13 @@ pub(crate) fn mostly_capped(
     })
 }
 
+/// Counts of numbers far outside, by column: those beyond caps, and those outside of the training rows.
+pub(super) fn split_far_outside(report: &PredictReport) -> [BTreeMap<String, u64>; 2] {
+    let far = report.far_outside.clone().into_iter();
+    let (of_caps, others) = far.partition(|(column, _)| report.capped.contains_key(column));
+    [of_caps, others]
+}
+
 /// Logs warnings about rows that the training data has none like.
 pub(super) fn warn_of_unusual_rows(report: &PredictReport) {
     if !report.absent.is_empty() {
@@ -85,15 +99,17 @@ pub(super) fn warn_of_unusual_rows(report: &PredictReport) {
              how they are called"
         );
     }
+    let [beyond_caps, outside] = split_far_outside(report);
     for (columns, what) in [
         (
             &report.unknown_categories,
             "with a category that no training row has, or fewer than `min_count`,",
         ),
         (
-            &report.far_outside,
-            "with a number far outside of the training rows",
+            &beyond_caps,
+            "with a number far beyond the caps of `winsorize`",
         ),
+        (&outside, "with a number far outside of the training rows"),
     ] {
         for (column, cells) in columns {
             tracing::warn!(
@@ -111,6 +127,18 @@ mod tests {
     use feedline_schemas::config::load;
 
     use super::*;
+
+    #[test]
+    fn numbers_beyond_caps_are_counted_apart_from_those_outside_of_the_training_rows() {
+        let report = PredictReport {
+            far_outside: [("a".to_owned(), 1), ("b".to_owned(), 2)].into(),
+            capped: [("a".to_owned(), 0), ("c".to_owned(), 3)].into(),
+            ..PredictReport::default()
+        };
+        let [beyond_caps, outside] = split_far_outside(&report);
+        assert_eq!(beyond_caps, BTreeMap::from([("a".to_owned(), 1)]));
+        assert_eq!(outside, BTreeMap::from([("b".to_owned(), 2)]));
+    }
 
     #[test]
     fn caps_that_change_most_new_rows_are_warned_of_unless_they_are_meant() {

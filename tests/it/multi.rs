@@ -240,6 +240,50 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
     );
 }
 
+/// A query that makes texts of integers, for rows with a text of their own.
+const QUERIED: &str = r#"
+[pipeline]
+name = "queried"
+root = "out"
+
+[[source]]
+name = "notes"
+type = "files"
+url = "notes.csv"
+
+[dataset]
+kind = "multi"
+task = "classification"
+text_column = "sentence"
+target = "y"
+sql = "select lpad(cast(code as varchar), 3, '0') as code, sentence, y from notes"
+tokens = { vocabulary = 300, window = 8 }
+
+[train]
+model = { type = "multi" }
+epochs = 1
+"#;
+
+#[test]
+fn new_rows_of_a_query_with_texts_have_the_types_of_its_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut notes = "code,sentence,y\n".to_owned();
+    for i in 0..300 {
+        let (code, word, y) = (i % 9, WORDS[i % 4], i % 2);
+        writeln!(notes, "{code},{word} near the old river {i},{y}").unwrap();
+    }
+    fs::write(folder.join("notes.csv"), notes).unwrap();
+    let file = pipeline(folder, QUERIED);
+    run(folder, &["run", file]).expect(0);
+    let new = "code,sentence\n004,ant near the river\n";
+    fs::write(folder.join("new.csv"), new).unwrap();
+    let predict = ["predict", file, "new.csv", "--to", "new.ndjson", "--json"];
+    let report = run(folder, &predict).expect(0).json();
+    assert_eq!(report["rows"], 1, "{report}");
+    assert_eq!(report["rejected"], 0, "{report}");
+}
+
 /// Each row that `eval` has measured has the same prediction among those of new rows.
 fn check_same_predictions(measured: &[Value], predicted: &[Value]) {
     let number = |value: &Value| value.as_f64().unwrap();

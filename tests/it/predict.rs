@@ -535,7 +535,7 @@ fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
     let flags: Vec<&Value> = predicted.iter().map(|one| &one["flags"]).collect();
     let expected = [
         Value::Null,
-        "`district` has an unknown category; `size` is far outside of the training rows".into(),
+        "`district` has an unknown category; `size` is far beyond the caps of `winsorize`".into(),
         "2 of 3 inputs are missing".into(),
     ];
     assert_eq!(flags, expected.iter().collect::<Vec<_>>());
@@ -545,7 +545,7 @@ fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
     }
     for part in [
         "rows with a category that too few training rows have, or none: `district` (1)",
-        "cells far outside of the training rows: `size` (1)",
+        "cells far beyond the caps of `winsorize`: `size` (1)",
         "cells without a value: `garden` (1), `size` (1)",
     ] {
         assert!(flagged.stderr.contains(part), "{}", flagged.stderr);

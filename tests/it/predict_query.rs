@@ -40,8 +40,6 @@ fn rows_of_a_query_are_read_by_the_number_and_date_formats_of_its_sources() {
     let landed = features(folder, &text(""));
     let queried = features(folder, &text("sql = \"select id, amount, day from s\"\n"));
     assert!(landed.contains("\"amount\":1304.44"), "{landed}");
-    // The type of a column of a query is not known, so the reason has another word for it.
-    let landed = landed.replace("`amount` is integer", "`amount` is number");
     assert_eq!(landed, queried);
 }
 
@@ -67,4 +65,32 @@ fn texts_of_a_query_that_look_like_grouped_numbers_are_the_categories_that_are_k
         assert_eq!(landed.matches("\"ver=1.125\":1.0").count(), 1, "{landed}");
         assert_eq!(landed, queried, "{contract}");
     }
+}
+
+#[test]
+fn new_rows_of_a_series_that_a_query_makes_have_the_landed_rows_as_their_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut csv = "who;day;amount\n".to_owned();
+    for day in 0..60 {
+        let date = format!("{:02}.{:02}.2024", 1 + day % 30, 4 + day / 30);
+        writeln!(csv, "a;{date};1.{:03},5", day * 37 % 1000).unwrap();
+    }
+    fs::write(folder.join("s.csv"), csv).unwrap();
+    fs::write(folder.join("new.csv"), "who;day\na;31.05.2024\n").unwrap();
+    let ndjson = "{\"who\":\"a\",\"day\":\"2024-05-31T00:00:00Z\"}\n";
+    fs::write(folder.join("new.ndjson"), ndjson).unwrap();
+    let text = |key: &str| {
+        let series = "series = { time = \"day\", entity = [\"who\"] }\nfeatures = [\"before\"]\n";
+        let text = text(&format!("{key}{series}")).replace("drop = [\"id\"]\n", "");
+        let lag = "name = \"before\"\ntype = \"lag\"\ncolumn = \"amount\"\nrows = 1\n";
+        format!("{text}[[dataset.feature]]\n{lag}")
+    };
+    let landed = features(folder, &text(""));
+    assert!(landed.contains("\"before\":1183.5"), "{landed}");
+    let text = text("sql = \"select who, day, amount from s\"\n");
+    assert_eq!(features(folder, &text), landed);
+    let file = pipeline(folder, &text);
+    let only = ["predict", file, "new.ndjson", "--transform-only"];
+    assert_eq!(run(folder, &only).expect(0).stdout, landed);
 }

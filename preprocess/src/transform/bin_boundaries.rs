@@ -12,12 +12,6 @@ impl BinBoundaries {
         Self(boundaries)
     }
 
-    /// Smallest and largest training value; NaN of no boundaries.
-    pub(crate) fn range(&self) -> (f64, f64) {
-        let end = |end: Option<&f64>| end.copied().unwrap_or(f64::NAN);
-        (end(self.0.first()), end(self.0.last()))
-    }
-
     /// Number of the bin of `cell`, from 0: that of the boundaries between bins up to it. A missing
     /// cell stays missing.
     #[inline]

@@ -44,21 +44,6 @@ pub(crate) enum Probe {
 const OP_BYTES: usize = 17;
 
 impl CellOp {
-    /// Range of the training rows that the operation knows; cells beyond are far outside. Caps are
-    /// percentiles, and rows beyond them are usual, so their range is three times as wide.
-    pub(crate) fn training_range(&self) -> Option<(f64, f64)> {
-        match *self {
-            Self::Clip { low, high } if low < high => {
-                let apart = high - low;
-                Some((low - apart, high + apart))
-            }
-            Self::Clip { .. } => Some((f64::NEG_INFINITY, f64::INFINITY)),
-            Self::MinMax { min, max, .. } => Some((min, max)),
-            Self::Bin(ref boundaries) => Some(boundaries.range()),
-            _ => None,
-        }
-    }
-
     /// Number of cells that a cap changes.
     pub(super) fn count_capped(&self, cells: &[f64]) -> u64 {
         let Self::Clip { low, high } = *self else {

@@ -330,9 +330,9 @@ impl Transform {
             .collect())
     }
 
-    /// Returns the rows of `batch` with a number far outside of the training rows, by column, in ascending order: beyond the caps of
-    /// a `winsorize` step by more than they are apart, or outside of the range of a `min_max` step. Then those with a number
-    /// that caps change, unless they are the caps of groups. Columns without any, and those without such a step, are absent.
+    /// Returns the rows of `batch` with a number far outside of the training rows, by column, in ascending order, by the rule
+    /// of [`outside`]. Then those with a number that caps change, unless they are the caps of groups. Columns without any are
+    /// absent.
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -347,6 +347,14 @@ impl Transform {
             }
         }
         Ok([far, capped])
+    }
+
+    /// Returns true if numbers of `column` are far outside by the caps of a `winsorize` step, which are not the range of the
+    /// training rows.
+    #[must_use]
+    pub fn has_caps_as_bounds(&self, column: &str) -> bool {
+        let mut bounds = self.bounds.iter();
+        bounds.any(|bounds| bounds.name == column && bounds.is_of_caps())
     }
 
     /// The elements of the numeric columns.

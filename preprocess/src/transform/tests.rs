@@ -16,6 +16,8 @@ use feedline_schemas::{
 
 use super::*;
 
+mod far_outside;
+
 fn numeric(name: &str) -> InputColumn {
     InputColumn {
         name: name.into(),
@@ -569,21 +571,4 @@ fn trap_05_rows_to_predict_with_an_unknown_category_are_bad_where_the_step_says_
         );
         assert!(details[1].len() < 200, "{details:?}");
     }
-}
-
-#[test]
-fn new_rows_beyond_caps_are_found_and_those_far_outside_of_them() {
-    let mut caps = clip("a", 1.0, 2.0);
-    if let FittedStep::Winsorize { columns } = &mut caps {
-        columns[0].clipped_high = 1;
-    }
-    let transform = transform(vec![numeric("a")], vec![caps], None);
-    let cells = floats(&[Some(1.5), Some(0.5), Some(2.0), Some(9.0), None]);
-    let [far, capped] = transform.rows_outside(&batch(&[("a", cells)])).unwrap();
-    assert_eq!(far["a"], [3]);
-    assert_eq!(capped["a"], [1, 3]);
-    // One row was fitted.
-    let artefact = transform.artefact();
-    let trained = ["a", "b"].map(|name| crate::capped_in_train(artefact, name).to_bits());
-    assert_eq!(trained, [1.0_f64, 0.0].map(f64::to_bits));
 }

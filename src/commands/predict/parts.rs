@@ -49,7 +49,7 @@ impl PipelineWork<'_> {
             }
             None => None,
         };
-        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
+        let landed = self.types_of_rows(manifest).await?;
         let is_table = |name: &Name| multi::is_table(config, name);
         let mut reading = predict::reading_as(options, config, landed, is_table)?;
         self.plan_joins(&mut reading, manifest, chosen.transform())

@@ -92,20 +92,27 @@ impl PipelineWork<'_> {
         (folder, context): (&Path, &feedline_preprocess::Context),
         report: &mut PredictReport,
     ) -> anyhow::Result<(SeriesRequest, Vec<series::FileReject>)> {
-        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
         let config = &self.loaded.config;
+        let landed = self.types_of_rows(manifest).await?;
         let mut request = SeriesRequest {
             keep: options.keep.clone(),
             ..SeriesRequest::default()
         };
         let mut rejects = Vec::new();
         if let Some(file) = file {
+            if file == "-" {
+                tracing::info!(
+                    "rows of a series are predicted after the end of standard input, since a later row may belong before an \
+                     earlier one; for predictions while rows arrive, run the command for each batch of them"
+                );
+            }
             let needed = self.needed_columns(options, context).await?;
             let format = options.format.map(Into::into);
             let landing = series::Landing::of(file, "rows", format, config, &landed, folder)?;
             let landing = landing.needing(&needed);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
-            series::add_rejects(report, &found.report);
+            let dates = &found.rows.source.contract.dates;
+            series::add_rejects(report, &found.report, dates);
             if let Some(warning) = series::unneeded_cells_warning(&found.report, config, &needed) {
                 tracing::warn!("{}", warning.message);
                 report.warnings.push(warning);
@@ -120,7 +127,8 @@ impl PipelineWork<'_> {
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             report.rejected_before += found.report.rejected;
             if found.rows.is_empty {
-                let warning = without_history(history, &found.report, file.is_some())?;
+                let dates = &found.rows.source.contract.dates;
+                let warning = without_history(history, (&found.report, dates), file.is_some())?;
                 tracing::warn!("{}", warning.message);
                 report.warnings.push(warning);
             }
@@ -226,13 +234,19 @@ fn file_of_rows(options: &cli::Predict, has_windows: bool, is_terminal: bool) ->
     options.rows.as_deref().or(has_input.then_some("-"))
 }
 
-/// Warning of a history without a usable row: new rows then have no earlier ones.
+/// Warning of a history without a usable row, whose times are read by the formats `dates`: new rows then have no
+/// earlier ones.
 ///
 /// # Errors
 /// Rows that are all rejected, and windows that end with the last rows of the history.
-fn without_history(file: &str, found: &SourceReport, has_new: bool) -> anyhow::Result<Warning> {
+fn without_history(
+    file: &str,
+    (found, dates): (&SourceReport, &[String]),
+    has_new: bool,
+) -> anyhow::Result<Warning> {
     if found.rejected > 0 {
         let sample = found.reject_sample.as_deref().unwrap_or_default();
+        let sample = predict::with_time_advice(sample, dates);
         anyhow::bail!(
             "no row of the history `{file}` can be used: {} rejected, the first one: {sample}; write its columns as those of \
              the pipeline's source",

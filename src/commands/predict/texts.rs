@@ -26,7 +26,7 @@ impl PipelineWork<'_> {
             context,
             encoder,
         } = self.text_run(&options.run, manifest, &dataset).await?;
-        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
+        let landed = self.types_of_rows(manifest).await?;
         let reading = predict::reading(options, &self.loaded.config, landed)?;
         let place = options.rows.as_deref().unwrap_or("-");
         let source = TextSource::open(place, &reading, encoder.column(), &self.loaded.config)?;

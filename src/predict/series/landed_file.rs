@@ -16,6 +16,7 @@ use feedline_schemas::{
 };
 
 use super::Landing;
+use crate::predict::with_time_advice;
 
 /// A file of rows that has landed.
 pub(crate) struct LandedFile {
@@ -86,7 +87,8 @@ impl LandedFile {
             let found = found.with_context(|| format!("cannot read `{file}`"))?;
             rows.starts = starts(log.entries.iter().map(|entry| &entry.counts));
             let types = Arc::new(types_of(&log, landed));
-            let read = |reject| file_reject(reject, &rows.starts, &types);
+            let dates = &rows.source.contract.dates;
+            let read = |reject| file_reject(reject, &rows.starts, &types, dates);
             rejects.extend(found.into_iter().map(read));
         }
         rows.rejected_columns = columns_of(&rejects);
@@ -98,18 +100,20 @@ impl LandedFile {
     }
 }
 
-/// The rejected row, in a file whose batches begin with the rows `starts`.
+/// The rejected row, in a file whose batches begin with the rows `starts` and whose times are read by the
+/// formats `dates`.
 fn file_reject(
     reject: LandedReject,
     starts: &[u64],
     types: &Arc<BTreeMap<String, ColumnType>>,
+    dates: &[String],
 ) -> FileReject {
     let batch = usize::try_from(reject.sequence).unwrap_or(usize::MAX);
     FileReject {
         number: starts.get(batch).copied().unwrap_or(0) + reject.row,
         row: Value::parse(reject.raw.as_bytes()).ok(),
         reason: reject.reason,
-        detail: reject.detail,
+        detail: with_time_advice(&reject.detail, dates),
         types: Arc::clone(types),
     }
 }
@@ -173,7 +177,7 @@ mod tests {
             detail: String::new(),
             raw: raw.to_owned(),
         };
-        file_reject(reject, &[0, 10], &Arc::new(types.collect()))
+        file_reject(reject, &[0, 10], &Arc::new(types.collect()), &[])
     }
 
     #[test]

@@ -176,17 +176,45 @@ async fn a_bin_undone_behind_a_scale_is_the_middle_of_the_bin() {
 }
 
 #[tokio::test]
-async fn rows_to_predict_outside_of_the_training_range_are_far_outside() {
+async fn rows_to_predict_beyond_the_training_range_by_its_width_are_far_outside() {
     let table = [("a", floats((1..=8).map(f64::from).map(Some)))];
-    let artefact = fitted(&table, vec![bin(&["a"], 4, "quantile")]).await;
-    let later = batch(&[(
-        "a",
-        floats([Some(1.0), Some(0.5), Some(8.0), Some(8.5), None]),
-    )]);
-    let transform = Transform::new(artefact).unwrap();
-    let [far, capped] = transform.rows_outside(&later).unwrap();
-    assert_eq!(far["a"], [1, 3]);
-    assert!(capped.is_empty());
+    let beyond = |cell: f64| batch(&[("a", floats([Some(4.0), Some(cell), None]))]);
+    let of_standardize = step("standardize", &["a"]);
+    let of_power = step("power", &["a"]);
+    // The range is 7 wide, the mean 4.5 and the deviation 2.29.
+    for (steps, near, far) in [
+        (vec![bin(&["a"], 4, "quantile")], [0.5, 15.0], [-6.5, 15.5]),
+        (vec![step("min_max", &["a"])], [-5.5, 8.5], [-6.5, 15.5]),
+        (vec![of_standardize.clone()], [-18.0, 27.0], [-19.0, 28.0]),
+        (
+            vec![of_standardize.clone(), step("min_max", &["a"])],
+            [-5.5, 8.5],
+            [-6.5, 15.5],
+        ),
+        (
+            vec![of_power.clone(), of_standardize.clone()],
+            [0.5, 9.0],
+            [-500.0, 1e6],
+        ),
+    ] {
+        let artefact = fitted(&table, steps).await;
+        let transform = Transform::new(artefact).unwrap();
+        for (cell, expected) in near
+            .map(|cell| (cell, None))
+            .into_iter()
+            .chain(far.map(|cell| (cell, Some(vec![1]))))
+        {
+            let [far, capped] = transform.rows_outside(&beyond(cell)).unwrap();
+            assert_eq!(far.get("a"), expected.as_ref(), "{cell} {transform:?}");
+            assert!(capped.is_empty());
+        }
+    }
+    // A power alone says nothing of the range, and neither do percentiles of columns with outliers.
+    for step in [of_power, step("robust", &["a"])] {
+        let transform = Transform::new(fitted(&table, vec![step]).await).unwrap();
+        let [far, _] = transform.rows_outside(&beyond(1e6)).unwrap();
+        assert!(far.is_empty());
+    }
 }
 
 #[tokio::test]

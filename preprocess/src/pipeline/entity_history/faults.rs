@@ -5,7 +5,7 @@ use feedline_schemas::count::counted;
 use crate::{
     Fault,
     operators::time_series::{self, Sequence},
-    schema::reject_reason::Reason,
+    schema::reject_reason::{Reason, SAME_TIME},
 };
 
 /// Names of the reasons besides those of the build.
@@ -16,12 +16,30 @@ mod reason {
     pub(super) const ROW_REJECTED: &str = "row_rejected";
 }
 
-pub(super) fn rejected(json: &str) -> Fault {
+/// Reason of a row that the build rejects as `json` says. `takes_history` is true if rows may be given in
+/// the place of those that have landed.
+pub(super) fn rejected(json: &str, takes_history: bool) -> Fault {
     let Reason {
         reason,
         column,
         value,
     } = Reason::from_json(json);
+    if reason == SAME_TIME {
+        let advice = match takes_history {
+            true => "give the rows before it with `--history`",
+            false => {
+                "set `dataset.series.duplicates = \"last\"` and rebuild the dataset, so that the new row counts"
+            }
+        };
+        let detail = format!(
+            "`{reason}`: another row of its entity at `{value}` counts, which has landed or is in the same file; to predict a \
+             row that has landed, {advice}"
+        );
+        return Fault {
+            reason: reason::ROW_REJECTED,
+            detail,
+        };
+    }
     let of = match column.is_empty() {
         true => String::new(),
         false => format!("column `{column}`: "),
@@ -34,6 +52,11 @@ pub(super) fn rejected(json: &str) -> Fault {
 
 pub(super) fn is_rejected(fault: &Fault) -> bool {
     fault.reason != reason::INCOMPLETE_WINDOW
+}
+
+/// Returns true for a row that is rejected since another row of its entity at its time counts.
+pub(super) fn has_same_time(fault: &Fault) -> bool {
+    fault.detail.starts_with(&format!("`{SAME_TIME}`"))
 }
 
 pub(super) fn no_place(time: Option<i64>) -> Fault {

@@ -109,6 +109,11 @@ impl Build<'_> {
         names
     }
 
+    /// Returns true if rows of a history may replace those that have landed.
+    fn takes_history(&self) -> bool {
+        self.input.query.is_none() && self.dataset.files.is_none()
+    }
+
     /// Puts rows of `history` in the place of those that have landed.
     async fn replace_history(
         &mut self,
@@ -116,7 +121,7 @@ impl Build<'_> {
         keep: &[String],
         transform: &Transform,
     ) -> Result<(), Error> {
-        if self.input.query.is_some() || self.dataset.files.is_some() {
+        if !self.takes_history() {
             let reason =
                 "the past of such rows comes from the query or the files; leave out `--history`";
             return Err(Error::config("dataset", reason));
@@ -168,7 +173,7 @@ impl Build<'_> {
         (scratch, roots): (Scratch, Vec<Store>),
     ) -> Result<SeriesRows, Error> {
         let is_of_file = new.is_some();
-        self.run_query(is_of_file, &scratch).await?;
+        self.run_query(&scratch).await?;
         let NewRows {
             landed: new,
             starts,
@@ -195,21 +200,17 @@ impl Build<'_> {
             order: self.order_of_past(),
             new_rows,
             starts,
+            takes_history: self.takes_history(),
             scratch,
         };
         Ok(SeriesRows::new(opened, &spec, transform, self.sequence()))
     }
 
-    /// Runs the query that makes the rows, if there is one.
-    async fn run_query(&mut self, has_new: bool, scratch: &Scratch) -> Result<(), Error> {
+    /// Runs the query that makes the rows of the past, if there is one.
+    async fn run_query(&mut self, scratch: &Scratch) -> Result<(), Error> {
         let Some(query) = &self.input.query else {
             return Ok(());
         };
-        if has_new {
-            let reason = "rows of a query come from landed rows; land the new rows (`feedline ingest`), and predict \
-                          without a file";
-            return Err(Error::config("dataset.sql", reason));
-        }
         let made = query
             .run(&self.input.sources, self.context, scratch)
             .await?;
@@ -337,14 +338,32 @@ impl Build<'_> {
     }
 }
 
-/// Names the sources of `series` as `tables` are, and the one of the rows that get a prediction.
+/// Names the sources of `series` as `tables` are, and the one of the rows that get a prediction, which
+/// is the last one if it has rows.
 fn name_sources(series: &mut Series, tables: &[Landed], asked: AskedRows) {
     let names = tables.iter().map(|table| table.reference.name.to_string());
     series.sources = names.collect();
-    series.asked_source = match asked {
-        AskedRows::Source(place) => Some(place),
-        AskedRows::Last(_) => None,
+    let AskedRows::Source(place) = asked else {
+        return;
     };
+    series.asked_source = Some(place);
+    let place = usize::try_from(place).unwrap_or(usize::MAX);
+    if let Some(name) = series.sources.get_mut(place) {
+        "new rows".clone_into(name);
+    }
+    let past = tables.get(..place).unwrap_or_default();
+    let replaces = |table: &Landed| has_instants_as_keys(series, table);
+    let all_replace = !past.is_empty() && past.iter().all(replaces);
+    series.asked_replace_landed = all_replace;
+}
+
+/// Returns true if rows of one entity and one time have one key in `table`, and the one that lands last is
+/// the latest version.
+fn has_instants_as_keys(series: &Series, table: &Landed) -> bool {
+    let is_of_instant = |name: &String| {
+        series.entity.contains(name) || series.time == *name || series.clock.as_ref() == Some(name)
+    };
+    !table.key.is_empty() && table.version.is_none() && table.key.iter().all(is_of_instant)
 }
 
 /// Type of a landed column that also holds the values of the `new` rows: text if their type differs,

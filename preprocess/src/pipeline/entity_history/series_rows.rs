@@ -17,7 +17,7 @@ use futures::TryStreamExt;
 use super::{
     SeriesBatch,
     asked_rows::AskedRows,
-    faults::{incomplete, is_rejected, no_place, rejected},
+    faults::{has_same_time, incomplete, is_rejected, no_place, rejected},
     local_new_times::LocalNewTimes,
     new_entities::NewEntities,
     pace::{Pace, undated_warning},
@@ -73,6 +73,10 @@ pub struct SeriesRows {
     /// Number in the file of the row that each batch of new rows begins with.
     starts: Vec<u64>,
     rejected_before: u64,
+    /// Time of the last row of its entity, and the rows of the past there that are rejected since another row counts.
+    same_time: (Option<i64>, u64),
+    /// True if a history may replace the landed rows.
+    takes_history: bool,
     local_times: Option<LocalNewTimes>,
     entities: Option<NewEntities>,
     /// Needed columns that no new row has.
@@ -138,6 +142,8 @@ pub(super) struct OpenedRows {
     pub(super) absent: Vec<String>,
     /// Counter of entities that only new rows have, if they are counted.
     pub(super) entities: Option<NewEntities>,
+    /// True if a history may replace the landed rows.
+    pub(super) takes_history: bool,
     pub(super) scratch: Scratch,
 }
 
@@ -177,6 +183,8 @@ impl SeriesRows {
             new_rows: (opened.new_rows, 0),
             starts: opened.starts,
             rejected_before: 0,
+            same_time: (None, 0),
+            takes_history: opened.takes_history,
             entities: opened.entities,
             absent: opened.absent,
             newest: NewestCells::new(sequence.map_or(1, |sequence| sequence.length)),
@@ -266,7 +274,7 @@ impl SeriesRows {
         self.new_rows.0.saturating_sub(self.new_rows.1)
     }
 
-    /// Rejected rows of the past; final after the last batch.
+    /// Rejected rows of the past, without those that new rows replace; final after the last batch.
     #[must_use]
     pub const fn rejected_before(&self) -> u64 {
         self.rejected_before
@@ -343,10 +351,10 @@ impl SeriesRows {
         let origin = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let origin = Origin::from_packed(origin.value(row));
         let rejects = column(batch, system_columns::REJECT).as_string::<i32>();
-        let rejected = rejects.is_valid(row).then(|| rejected(rejects.value(row)));
-        if self.pace.entity != entity {
-            self.end_entity();
-        }
+        let rejected = rejects
+            .is_valid(row)
+            .then(|| rejected(rejects.value(row), self.takes_history));
+        self.enter(entity, time);
         let fault = rejected.or_else(|| rows.bad.get(&row).cloned());
         let mut given = self.predicted_row(rows, row, (entity, time, place), fault);
         let is_asked = match self.asked {
@@ -354,7 +362,7 @@ impl SeriesRows {
             AskedRows::Last(_) => place.is_some(),
         };
         if !is_asked {
-            self.rejected_before += u64::from(given.fault.as_ref().is_some_and(is_rejected));
+            self.count_past(given.fault.as_ref());
             if let Some(entities) = &mut self.entities {
                 entities.add_past(entity);
             }
@@ -365,13 +373,40 @@ impl SeriesRows {
             given.cells = self.newest.of_window();
         }
         match self.asked {
-            AskedRows::Source(_) => self.give_new(given, entity, origin),
+            AskedRows::Source(_) => self.give_new(given, (entity, place), origin),
             AskedRows::Last(count) => self.hold(given, count),
         }
     }
 
-    /// Gives a new row of `entity` with its number in the file.
-    fn give_new(&mut self, mut given: PredictedRow, entity: &[u8], origin: Origin) {
+    /// Moves to a row of `entity` at `time`.
+    fn enter(&mut self, entity: &[u8], time: Option<i64>) {
+        let is_other = self.pace.entity != entity;
+        if is_other {
+            self.end_entity();
+        }
+        if is_other || self.same_time.0 != time {
+            self.same_time = (time, 0);
+        }
+    }
+
+    /// Counts a row of the past that a build rejects for its `fault`.
+    fn count_past(&mut self, fault: Option<&Fault>) {
+        let rejected = fault.filter(|fault| is_rejected(fault));
+        self.rejected_before += u64::from(rejected.is_some());
+        self.same_time.1 += u64::from(rejected.is_some_and(has_same_time));
+    }
+
+    /// Gives a new row of `entity` with its number in the file. With a `place` in the series, it counts
+    /// instead of the landed rows of its time.
+    fn give_new(
+        &mut self,
+        mut given: PredictedRow,
+        (entity, place): (&[u8], Option<i64>),
+        origin: Origin,
+    ) {
+        if place.is_some() {
+            self.rejected_before -= std::mem::take(&mut self.same_time.1);
+        }
         let batch = usize::try_from(origin.sequence().get()).unwrap_or(usize::MAX);
         given.number = self.starts.get(batch).copied().unwrap_or(0) + origin.row();
         if let Some(times) = &mut self.local_times {

@@ -155,9 +155,14 @@ mod tests {
                 assert_eq!(all, cells);
             } else {
                 assert_eq!(all.capped, cells.capped);
-                let flags = all.describe(5, 4);
+                let flags = all.describe(5, 4, |_| true);
                 let flag = "3 of 4 inputs are missing; `kind` has an unknown category";
                 assert_eq!(flags[1].as_deref(), Some(flag));
+                let flag = "`a` is far beyond the caps of `winsorize`";
+                assert!(flags[3].as_deref().unwrap().ends_with(flag), "{flags:?}");
+                let flags = all.describe(5, 4, |_| false);
+                let flag = "`a` is far outside of the training rows";
+                assert!(flags[3].as_deref().unwrap().ends_with(flag), "{flags:?}");
             }
         }
     }

@@ -10,6 +10,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::pipeline::*;
 use crate::read_manifest;
@@ -68,6 +69,50 @@ fn newer(id: i64) -> Cells {
     vec![json!(id), json!(7), json!(id + 1)]
 }
 
+/// A dataset that was built from [`orders`] and [`products`].
+struct BuiltOrders {
+    root: Store,
+    config: PipelineConfig,
+    context: Context,
+    orders: LandingZone,
+    products: LandingZone,
+    _scratch: TempDir,
+}
+
+impl BuiltOrders {
+    async fn new(config: PipelineConfig) -> Self {
+        let root = Store::memory();
+        let (orders, products) = (orders(&root).await, products(&root).await);
+        let (context, scratch) = context(&root, 2);
+        build(&config, &context).await.unwrap();
+        Self {
+            root,
+            config,
+            context,
+            orders,
+            products,
+            _scratch: scratch,
+        }
+    }
+
+    /// Builds the dataset once more.
+    async fn build(&self) -> Result<DatasetReport, Error> {
+        build(&self.config, &self.context).await
+    }
+
+    /// Lands the next versions of orders 0 to 39.
+    async fn land_newer(&mut self) {
+        let rows: Vec<Cells> = (0..40).map(newer).collect();
+        self.orders.batch(&rows).await;
+    }
+
+    /// Damages the first training shard.
+    async fn damage(&self) {
+        let shard = first_shard(&self.root).await;
+        flip_bit(&self.root.child("dataset"), &shard, 200).await;
+    }
+}
+
 /// Path of the first training shard.
 async fn first_shard(root: &Store) -> String {
     let manifest = read_manifest(&root.child("dataset")).await.unwrap();
@@ -98,82 +143,63 @@ fn check_refused(refused: Result<DatasetReport, Error>, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_joined_source_that_changes_rows_of_the_dataset_needs_a_refit() {
-    let root = Store::memory();
-    orders(&root).await;
-    let mut products = products(&root).await;
-    let (context, _scratch) = context(&root, 2);
-    let config = weighed("");
-    build(&config, &context).await.unwrap();
-    let before = splits(&root).await;
+    let mut built = BuiltOrders::new(weighed("")).await;
+    let before = splits(&built.root).await;
     // A product that no order has changes no row.
-    products.batch(&[vec![json!(9), json!(5)]]).await;
-    let report = build(&config, &context).await.unwrap();
+    built.products.batch(&[vec![json!(9), json!(5)]]).await;
+    let report = built.build().await.unwrap();
     assert!(report.anew.is_some());
-    assert_eq!(splits(&root).await, before);
-    products.batch(&other_weights()).await;
+    assert_eq!(splits(&built.root).await, before);
+    built.products.batch(&other_weights()).await;
     let parts = ["from test to train", "since joined columns have changed"];
-    check_refused(build(&config, &context).await, &parts);
-    assert_eq!(splits(&root).await, before);
-    refit(&config, &context).await.unwrap();
-    assert_ne!(splits(&root).await, before);
-    assert!(build(&config, &context).await.unwrap().up_to_date);
+    check_refused(built.build().await, &parts);
+    assert_eq!(splits(&built.root).await, before);
+    refit(&built.config, &built.context).await.unwrap();
+    assert_ne!(splits(&built.root).await, before);
+    assert!(built.build().await.unwrap().up_to_date);
 }
 
 #[tokio::test]
 async fn rows_with_a_key_of_the_split_stay_where_joined_columns_change() {
-    let root = Store::memory();
-    orders(&root).await;
-    let mut products = products(&root).await;
-    let (context, _scratch) = context(&root, 2);
-    let config = weighed("split = { key = [\"id\"] }\n");
-    build(&config, &context).await.unwrap();
-    let before = splits(&root).await;
-    products.batch(&other_weights()).await;
-    let report = build(&config, &context).await.unwrap();
+    let mut built = BuiltOrders::new(weighed("split = { key = [\"id\"] }\n")).await;
+    let before = splits(&built.root).await;
+    built.products.batch(&other_weights()).await;
+    let report = built.build().await.unwrap();
     assert!(report.anew.is_some());
-    assert_eq!(splits(&root).await, before);
+    assert_eq!(splits(&built.root).await, before);
     assert_eq!(warning_of(&report, "rows_changed_split"), None);
 }
 
 #[tokio::test]
 async fn a_new_column_of_a_joined_source_needs_a_refit_unless_the_split_has_a_key() {
     for (split, is_refused) in [("", true), ("split = { key = [\"id\"] }\n", false)] {
-        let root = Store::memory();
-        orders(&root).await;
-        let mut products = products(&root).await;
-        let (context, _scratch) = context(&root, 2);
-        let config = weighed(split);
-        build(&config, &context).await.unwrap();
-        let before = splits(&root).await;
+        let mut built = BuiltOrders::new(weighed(split)).await;
+        let before = splits(&built.root).await;
+        let products = &mut built.products;
         products.evolve(&[("sku", Int64), ("weight", Int64), ("color", Int64)]);
         let colored = (0..4).map(|sku| vec![json!(sku), json!(sku), json!(sku % 2)]);
         products.batch(&colored.collect::<Vec<Cells>>()).await;
-        let built = build(&config, &context).await;
+        let rebuilt = built.build().await;
         match is_refused {
-            true => check_refused(built, &["since joined columns have changed"]),
-            false => assert_eq!(warning_of(&built.unwrap(), "rows_changed_split"), None),
+            true => check_refused(rebuilt, &["since joined columns have changed"]),
+            false => assert_eq!(warning_of(&rebuilt.unwrap(), "rows_changed_split"), None),
         }
-        assert_eq!(splits(&root).await, before);
+        assert_eq!(splits(&built.root).await, before);
     }
 }
 
 #[tokio::test]
 async fn newer_versions_of_rows_are_a_warning_unless_the_split_has_a_key() {
     for (split, is_warned) in [("", true), ("split = { key = [\"id\"] }\n", false)] {
-        let root = Store::memory();
-        let mut zone = orders(&root).await;
-        let (context, _scratch) = context(&root, 2);
-        let config = keyed(&format!("{DATASET}{split}"));
-        build(&config, &context).await.unwrap();
+        let mut built = BuiltOrders::new(keyed(&format!("{DATASET}{split}"))).await;
         // Rows that land again as they were, and new ones.
-        zone.batch(&(290..320).map(order).collect::<Vec<Cells>>())
-            .await;
-        let report = build(&config, &context).await.unwrap();
+        let rows: Vec<Cells> = (290..320).map(order).collect();
+        built.orders.batch(&rows).await;
+        let report = built.build().await.unwrap();
         assert!(report.anew.is_some());
         assert_eq!(warning_of(&report, "rows_changed_split"), None);
-        zone.batch(&(0..40).map(newer).collect::<Vec<Cells>>())
-            .await;
-        let report = build(&config, &context).await.unwrap();
+        built.land_newer().await;
+        let report = built.build().await.unwrap();
         match is_warned {
             true => check_not_found(&report, 40),
             false => assert_eq!(warning_of(&report, "rows_changed_split"), None),
@@ -183,17 +209,15 @@ async fn newer_versions_of_rows_are_a_warning_unless_the_split_has_a_key() {
 
 #[tokio::test]
 async fn newer_versions_are_counted_beside_a_join_and_a_new_column() {
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    products(&root).await;
-    let (context, _scratch) = context(&root, 2);
     let mut config = weighed("");
     config.source[0].key = vec!["id".to_owned()];
-    build(&config, &context).await.unwrap();
-    zone.evolve(&[("id", Int64), ("sku", Int64), ("y", Int64), ("late", Int64)]);
+    let mut built = BuiltOrders::new(config).await;
+    let columns = [("id", Int64), ("sku", Int64), ("y", Int64), ("late", Int64)];
+    built.orders.evolve(&columns);
     let late = |id: i64| vec![json!(id), json!(id % 4), json!(id + 1), json!(id % 2)];
-    zone.batch(&(0..40).map(late).collect::<Vec<Cells>>()).await;
-    let report = build(&config, &context).await.unwrap();
+    let rows: Vec<Cells> = (0..40).map(late).collect();
+    built.orders.batch(&rows).await;
+    let report = built.build().await.unwrap();
     let reason = report.anew.clone().unwrap();
     assert!(reason.contains("`late` (new)"), "{reason}");
     check_not_found(&report, 40);
@@ -231,19 +255,15 @@ async fn rows_are_compared_where_a_source_no_longer_has_all_of_them() {
     zone.amend(&[1], None).await;
     check_not_found(&build(&config, &withdrawn).await.unwrap(), 40);
 
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let (merged, _scratch) = context(&root, 2);
-    build(&config, &merged).await.unwrap();
-    zone.batch(&(0..40).map(newer).collect::<Vec<Cells>>())
-        .await;
-    zone.merge(0, 1).await;
+    let mut built = BuiltOrders::new(config).await;
+    built.land_newer().await;
+    built.orders.merge(0, 1).await;
     // Retention removes the files that the merged one has superseded.
-    let landing = root.child("landing/a");
+    let landing = built.root.child("landing/a");
     for file in landing.list("superseded").await.unwrap() {
         landing.delete(&file.path).await.unwrap();
     }
-    let report = build(&config, &merged).await.unwrap();
+    let report = built.build().await.unwrap();
     let reason = report.anew.clone().unwrap();
     assert!(reason.contains("removed by retention"), "{reason}");
     check_not_found(&report, 40);
@@ -257,23 +277,18 @@ async fn overwrite(zone: &mut LandingZone, rows: impl Iterator<Item = Cells>) {
 
 #[tokio::test]
 async fn rows_of_a_file_that_is_overwritten_are_found_by_their_content() {
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let (keyed_rows, _scratch) = context(&root, 2);
-    build(&keyed(DATASET), &keyed_rows).await.unwrap();
-    overwrite(&mut zone, (0..40).map(newer).chain((40..300).map(order))).await;
-    let report = build(&keyed(DATASET), &keyed_rows).await.unwrap();
+    let mut built = BuiltOrders::new(keyed(DATASET)).await;
+    let rows = (0..40).map(newer).chain((40..300).map(order));
+    overwrite(&mut built.orders, rows).await;
+    let report = built.build().await.unwrap();
     let reason = report.anew.clone().unwrap();
     assert!(reason.contains("withdrawn"), "{reason}");
     check_not_found(&report, 40);
 
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let (ordered, _scratch) = context(&root, 2);
     let config = pipeline(&format!("{DATASET}split = {{ by = \"range\" }}\n"));
-    build(&config, &ordered).await.unwrap();
-    overwrite(&mut zone, (0..300).rev().map(order)).await;
-    let report = build(&config, &ordered).await.unwrap();
+    let mut built = BuiltOrders::new(config).await;
+    overwrite(&mut built.orders, (0..300).rev().map(order)).await;
+    let report = built.build().await.unwrap();
     let warning = warning_of(&report, "rows_changed_split").unwrap();
     let part = "from test to train";
     assert!(warning.message.contains(part), "{warning:?}");
@@ -282,15 +297,11 @@ async fn rows_of_a_file_that_is_overwritten_are_found_by_their_content() {
 #[tokio::test]
 async fn rows_of_an_overwritten_file_cannot_be_compared_where_joined_columns_change_too() {
     for (split, is_warned) in [("", true), ("split = { key = [\"id\"] }\n", false)] {
-        let root = Store::memory();
-        let mut zone = orders(&root).await;
-        let mut products = products(&root).await;
-        let (context, _scratch) = context(&root, 2);
-        let config = weighed(split);
-        build(&config, &context).await.unwrap();
-        overwrite(&mut zone, [300].into_iter().chain(0..300).map(order)).await;
-        products.batch(&other_weights()).await;
-        let report = build(&config, &context).await.unwrap();
+        let mut built = BuiltOrders::new(weighed(split)).await;
+        let rows = [300].into_iter().chain(0..300).map(order);
+        overwrite(&mut built.orders, rows).await;
+        built.products.batch(&other_weights()).await;
+        let report = built.build().await.unwrap();
         let warning = warning_of(&report, "splits_not_compared");
         assert_eq!(warning.is_some(), is_warned, "{warning:?}");
         if let Some(warning) = warning {
@@ -304,23 +315,19 @@ async fn rows_of_an_overwritten_file_cannot_be_compared_where_joined_columns_cha
 
 #[tokio::test]
 async fn rows_are_compared_beside_other_settings_unless_these_are_of_the_split() {
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let (context, _scratch) = context(&root, 2);
-    build(&keyed(DATASET), &context).await.unwrap();
-    zone.batch(&(0..40).map(newer).collect::<Vec<Cells>>())
-        .await;
-    let plain = format!("{DATASET}scale_target = false\n");
-    check_not_found(&build(&keyed(&plain), &context).await.unwrap(), 40);
+    let mut built = BuiltOrders::new(keyed(DATASET)).await;
+    built.land_newer().await;
+    built.config = keyed(&format!("{DATASET}scale_target = false\n"));
+    check_not_found(&built.build().await.unwrap(), 40);
     // Neither changes the content of a row.
     for keys in ["", "split = { salt = \"other\" }\n"] {
-        let config = keyed(&format!("{DATASET}{keys}"));
-        let report = build(&config, &context).await.unwrap();
+        built.config = keyed(&format!("{DATASET}{keys}"));
+        let report = built.build().await.unwrap();
         assert!(report.anew.is_some());
         assert_eq!(warning_of(&report, "rows_changed_split"), None, "{keys}");
     }
-    let config = keyed(&format!("{DATASET}dedup_ignore = [\"id\"]\n"));
-    let report = build(&config, &context).await.unwrap();
+    built.config = keyed(&format!("{DATASET}dedup_ignore = [\"id\"]\n"));
+    let report = built.build().await.unwrap();
     let warning = warning_of(&report, "rows_changed_split").unwrap();
     assert_eq!(warning.key.as_deref(), Some("dataset.split.key"));
     let part = "settings of the dataset have changed";
@@ -360,53 +367,39 @@ async fn near_duplicates_beside_a_join_need_a_refit_unless_rows_have_landed() {
 
 #[tokio::test]
 async fn a_damaged_shard_stops_a_rebuild_only_where_a_join_can_have_moved_rows() {
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let (context_of_versions, _scratch) = context(&root, 2);
-    let config = keyed(DATASET);
-    build(&config, &context_of_versions).await.unwrap();
-    flip_bit(&root.child("dataset"), &first_shard(&root).await, 200).await;
-    zone.batch(&[newer(0)]).await;
-    let report = build(&config, &context_of_versions).await.unwrap();
+    let mut built = BuiltOrders::new(keyed(DATASET)).await;
+    built.damage().await;
+    built.orders.batch(&[newer(0)]).await;
+    let report = built.build().await.unwrap();
     let warning = warning_of(&report, "splits_not_compared").unwrap();
     assert!(warning.message.contains("has hash"), "{warning:?}");
 
     for (split, is_refused) in [("", true), ("split = { key = [\"id\"] }\n", false)] {
-        let root = Store::memory();
-        orders(&root).await;
-        let mut products = products(&root).await;
-        let (context, _scratch) = context(&root, 2);
-        let config = weighed(split);
-        build(&config, &context).await.unwrap();
-        flip_bit(&root.child("dataset"), &first_shard(&root).await, 200).await;
-        products.batch(&other_weights()).await;
-        let built = build(&config, &context).await;
+        let mut built = BuiltOrders::new(weighed(split)).await;
+        built.damage().await;
+        built.products.batch(&other_weights()).await;
+        let rebuilt = built.build().await;
         match is_refused {
-            true => assert!(matches!(built, Err(Error::Input { .. })), "{built:?}"),
+            true => assert!(matches!(rebuilt, Err(Error::Input { .. })), "{rebuilt:?}"),
             // The key keeps the rows in their splits, so no shard is read.
-            false => assert_eq!(warning_of(&built.unwrap(), "splits_not_compared"), None),
+            false => assert_eq!(warning_of(&rebuilt.unwrap(), "splits_not_compared"), None),
         }
     }
 }
 
 #[tokio::test]
 async fn each_shard_of_the_earlier_dataset_is_read_once() {
-    let root = Store::memory();
-    let mut zone = orders(&root).await;
-    let config = keyed(DATASET);
-    let (plain, _scratch) = context(&root, 2);
-    build(&config, &plain).await.unwrap();
-    zone.batch(&(0..40).map(newer).collect::<Vec<Cells>>())
-        .await;
+    let mut built = BuiltOrders::new(keyed(DATASET)).await;
+    built.land_newer().await;
     // All reads of the shard but the first fail.
     let rule = Rule {
         operation: Operation::Read,
-        path_contains: first_shard(&root).await,
+        path_contains: first_shard(&built.root).await,
         skip: 1,
         times: u64::MAX,
         effect: Effect::FailBefore,
     };
-    let faulty = root.with_faults(Faults::new(vec![rule]));
+    let faulty = built.root.with_faults(Faults::new(vec![rule]));
     let (context, _scratch) = context(&faulty, 2);
-    check_not_found(&build(&config, &context).await.unwrap(), 40);
+    check_not_found(&build(&built.config, &context).await.unwrap(), 40);
 }

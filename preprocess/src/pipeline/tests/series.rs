@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
+    config::DeclaredType,
     manifest::Split,
     record::ColumnType::{self, Float64, Int64, Utf8},
     report::DatasetReport,
@@ -182,6 +183,34 @@ async fn spans_of_days_behind_a_day_of_23_hours_are_a_warning() {
         let warning = warnings.find(|warning| warning.code == "uneven_days");
         let begin = warning.map(|warning| warning.message.starts_with("7 rows along `at`"));
         assert_eq!(begin, (expected > 0).then_some(true), "{warning:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_zone_of_timestamps_is_a_warning_unless_they_are_declared() {
+    let columns = [
+        ("at", ColumnType::Timestamp),
+        ("v", Float64),
+        ("y", Float64),
+    ];
+    let row = |i: i64| vec![json!(i * 3_600_000_000), json!(i), json!(i)];
+    let rows: Vec<Cells> = (0..48).map(row).collect();
+    let dataset = format!(
+        "{PLAIN}split = {{ train = 1.0, validation = 0.0, test = 0.0 }}\n\
+         series = {{ time = \"at\", zone = \"Europe/Rome\" }}\n\
+         feature = [{{ name = \"hour\", type = \"calendar\", part = \"hour\" }}]\n"
+    );
+    for (declared, expected) in [(None, true), (Some(DeclaredType::Timestamp), false)] {
+        let root = Store::memory();
+        LandingZone::new(&root, "a", &columns).batch(&rows).await;
+        let mut config = pipeline(&dataset);
+        let contract = &mut config.source[0].contract;
+        contract.column.entry("at".to_owned()).or_default().r#type = declared;
+        let (context, _scratch) = context(&root, 2);
+        let report = Box::pin(build(&config, &context)).await.unwrap();
+        let mut warnings = report.warnings.iter();
+        let is_warned = warnings.any(|warning| warning.code == "zone_of_instants");
+        assert_eq!(is_warned, expected, "{declared:?}");
     }
 }
 

@@ -98,9 +98,15 @@ impl UnusualCells {
         Ok(found)
     }
 
-    /// Describes the unusual cells of each row; `inputs` is the number of columns of a row.
+    /// Describes the unusual cells of each row; `inputs` is the number of columns of a row. Numbers of a
+    /// column are far outside by caps if `has_caps_as_bounds` says so.
     #[must_use]
-    pub fn describe(&self, rows: usize, inputs: usize) -> Vec<Option<String>> {
+    pub fn describe(
+        &self,
+        rows: usize,
+        inputs: usize,
+        has_caps_as_bounds: impl Fn(&str) -> bool,
+    ) -> Vec<Option<String>> {
         let mut lacking = vec![0_usize; rows];
         for row in self.missing.values().flatten() {
             lacking[*row] += 1;
@@ -112,14 +118,17 @@ impl UnusualCells {
                 lacking => vec![describe_missing(lacking, inputs, "input")],
             })
             .collect();
-        for (columns, what) in [
-            (&self.unknown, "has an unknown category"),
-            (&self.far_outside, "is far outside of the training rows"),
-        ] {
-            for (column, rows) in columns {
-                for row in rows {
-                    flags[*row].push(format!("`{column}` {what}"));
-                }
+        let far = |column: &str| match has_caps_as_bounds(column) {
+            true => "is far beyond the caps of `winsorize`",
+            false => "is far outside of the training rows",
+        };
+        let unknown = self.unknown.iter();
+        let unknown = unknown.map(|(column, rows)| (column, rows, "has an unknown category"));
+        let outside = self.far_outside.iter();
+        let outside = outside.map(|(column, rows)| (column, rows, far(column)));
+        for (column, rows, what) in unknown.chain(outside) {
+            for row in rows {
+                flags[*row].push(format!("`{column}` {what}"));
             }
         }
         let flags = flags.into_iter();

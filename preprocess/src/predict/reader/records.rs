@@ -5,6 +5,7 @@
 //! columns: the name of the column decides between them.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashSet},
     sync::MutexGuard,
 };
@@ -17,7 +18,7 @@ use feedline_readers::{
     value_view::ValueView,
 };
 use feedline_schemas::{
-    config::{ContractConfig, DuplicateKeys},
+    config::{ContractConfig, DeclaredType, DuplicateKeys},
     record::{ColumnType, join_path, split_path},
 };
 
@@ -55,6 +56,8 @@ struct WantedCell {
     index: Option<usize>,
     /// Keys of the value below that cell; none for a column that is not nested.
     below: Vec<String>,
+    /// True if its bytes are read as text.
+    reads_bytes: bool,
 }
 
 /// Wanted keys of objects.
@@ -250,7 +253,7 @@ impl Records {
                 let flat = Named::new(names, wanted);
                 let names = flat.with_nested(wanted, |place| rows.is_nested(place));
                 let indexes = select(&mut *rows, names.places())?;
-                let cells = wanted_cells(wanted, &flat, indexes);
+                let cells = wanted_cells(wanted, &flat, indexes, &reading.contracts);
                 WantedColumns::Table { names, cells }
             }
             None => WantedColumns::Keys(WantedKeys::of_objects(wanted, reading)),
@@ -283,7 +286,11 @@ impl Records {
         };
         let place = (*names.places().get(wanted)?)?;
         let cell = cells.get(wanted)?;
-        self.rows.declared_type(place, &cell.below)
+        let found = self.rows.declared_type(place, &cell.below);
+        match found {
+            Some(ColumnType::Binary) if cell.reads_bytes => Some(ColumnType::Utf8),
+            found => found,
+        }
     }
 
     /// Adds a row, good or bad, and returns the batch; `None` at the end. `rows` are free while it
@@ -343,7 +350,7 @@ fn fill_row(
         Some(_) => return Err("a row of a table is no object".to_owned()),
     };
     let find = |column: usize| -> Option<ValueView<'_>> {
-        let WantedCell { index, below } = &cells[column];
+        let WantedCell { index, below, .. } = &cells[column];
         match (entries, (*index)?) {
             (None, index) if below.is_empty() => Some(source.cell(index)),
             (None, index) => source.value_below(index, below),
@@ -358,10 +365,11 @@ fn fill_row(
         true => rows.met.fill(true),
         false => rows.note_found(|column| find(column).is_some()),
     }
-    rows.add(
-        |column| find(column).map_or(Raw::Null, raw),
-        || source.place(),
-    );
+    let read = |column: usize| match find(column) {
+        Some(ValueView::Bytes(bytes)) if cells[column].reads_bytes => raw_text(bytes),
+        found => found.map_or(Raw::Null, raw),
+    };
+    rows.add(read, || source.place());
     Ok(())
 }
 
@@ -375,7 +383,12 @@ fn field<'v>(object: &'v Value, key: &String) -> Option<&'v Value> {
 }
 
 /// Places of the `wanted` columns: those of `flat` are whole cells, the others nested in cells.
-fn wanted_cells(wanted: &[String], flat: &Named, indexes: Vec<Option<usize>>) -> Vec<WantedCell> {
+fn wanted_cells(
+    wanted: &[String],
+    flat: &Named,
+    indexes: Vec<Option<usize>>,
+    contracts: &[ContractConfig],
+) -> Vec<WantedCell> {
     let all = wanted.iter().zip(flat.places()).zip(indexes);
     all.map(|((name, place), index)| WantedCell {
         index,
@@ -383,8 +396,27 @@ fn wanted_cells(wanted: &[String], flat: &Named, indexes: Vec<Option<usize>>) ->
             Some(_) => Vec::new(),
             None => split_path(name).into_iter().skip(1).collect(),
         },
+        reads_bytes: reads_bytes(contracts, name),
     })
     .collect()
+}
+
+/// Returns true if the `contracts` that declare a type of the column called `name`, at least one, declare
+/// another one than bytes. Ingest then reads bytes as text.
+fn reads_bytes(contracts: &[ContractConfig], name: &str) -> bool {
+    let columns = contracts
+        .iter()
+        .filter_map(|contract| contract.column.get(name));
+    let mut types = columns.filter_map(|own| own.r#type).peekable();
+    types.peek().is_some() && types.all(|own| own != DeclaredType::Bytes)
+}
+
+/// The text of bytes that are UTF-8.
+fn raw_text(bytes: &[u8]) -> Raw<'_> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Raw::Text(Cow::Borrowed(text)),
+        Err(_) => Raw::Nested("bytes that are no UTF-8"),
+    }
 }
 
 /// Asks `rows` for the columns at `places` alone. Returns the index of each in the entries of a
@@ -431,7 +463,7 @@ fn raw(value: ValueView<'_>) -> Raw<'_> {
         ValueView::Text(text) => Raw::Text(text),
         ValueView::Cell(text) => Raw::Cell(text),
         ValueView::Time(text) => Raw::Time(text),
-        ValueView::Bytes => Raw::Nested("bytes"),
+        ValueView::Bytes(_) => Raw::Nested("bytes"),
         ValueView::List => Raw::Nested("a list"),
         ValueView::Object => Raw::Nested("an object"),
     }

@@ -1,5 +1,6 @@
 //! New rows against the build: the same cells, features and reasons, in any format and in batches of any size.
 
+mod byte_columns;
 mod conflicts;
 mod joins;
 mod objects;

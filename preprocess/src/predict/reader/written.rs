@@ -1,6 +1,7 @@
 //! Cells as they would have landed: numbers with the source's decimal and thousands separators,
 //! spellings of missing values, timestamps.
 
+use feedline_readers::calendar_time::{cut_to_micros, parse_nanos};
 use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat, number, record::ColumnType};
 
 use super::{held::LandedAs, raw_cell::Raw, reading::RowsReading};
@@ -15,9 +16,9 @@ pub(super) struct Written {
     format: CellFormat,
     /// Formats of a timestamp column, tried in order.
     dates: Option<Vec<Instant>>,
-    /// True if cells of CSV are also read as ISO 8601, as they are where none of the formats has
-    /// year, day and month in this order.
-    reads_iso_cells: bool,
+    /// True if cells of CSV are also read as ISO 8601, and other texts as RFC 3339 with an offset, as they
+    /// are where none of the formats has year, day and month in this order.
+    reads_iso: bool,
     /// True if the column holds all digits of a number of JSON.
     keeps_digits: bool,
     /// True if cells of CSV are numbers in the declared format although the column's type is unknown.
@@ -52,7 +53,7 @@ impl Written {
             RFC3339 => Instant::iso(),
             _ => Instant::by(format),
         };
-        let reads_iso_cells = !formats.clone().any(|format| format.contains("%Y-%d"));
+        let reads_iso = !formats.clone().any(|format| format.contains("%Y-%d"));
         let mut dates: Vec<Instant> = formats.map(instant).collect();
         if dates.is_empty() {
             dates.push(Instant::iso());
@@ -60,7 +61,7 @@ impl Written {
         Self {
             format: CellFormat::new(&reading.csv),
             dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
-            reads_iso_cells,
+            reads_iso,
             keeps_digits: matches!(column, Some(ColumnType::Decimal | ColumnType::Utf8)),
             formats_unknown: matches!(column, Some(ColumnType::Null) | None)
                 && has_number_format(&reading.csv),
@@ -127,11 +128,12 @@ impl Written {
                 Raw::Null => return Read::AsItIs,
                 _ => return self.no_timestamp(),
             };
-            let is_iso = self.reads_iso_cells && matches!(raw, Raw::Cell(_));
+            let is_iso = self.reads_iso && matches!(raw, Raw::Cell(_));
             let iso = is_iso.then(Instant::iso);
             let mut instants = dates.iter().chain(&iso);
             let found = instants.find_map(|instant| instant.of_text(text));
-            return match found {
+            let with_offset = || self.reads_iso.then(|| offset_micros(text)).flatten();
+            return match found.or_else(with_offset) {
                 Some(micros) => Read::By(timestamp(micros)),
                 None => self.no_timestamp(),
             };
@@ -190,6 +192,14 @@ fn has_number_format(csv: &CsvConfig) -> bool {
 /// Returns true for a number with a point, such as `+1.5`.
 fn is_fraction(text: &str) -> bool {
     text.contains('.') && text.parse::<f64>().is_ok()
+}
+
+/// Microseconds since 1970 of a time of RFC 3339, which has an offset.
+fn offset_micros(text: &str) -> Option<i64> {
+    // The parser reads second 60 as second 59, and an annotation after the offset is another standard.
+    let is_read = !text.contains(":60") && !text.ends_with(']');
+    let nanos = is_read.then(|| parse_nanos(text)).flatten()?;
+    cut_to_micros(nanos)
 }
 
 /// A timestamp as its column has it.
@@ -316,9 +326,18 @@ mod tests {
         let german = column(&["%d.%m.%Y"]);
         check(&german, LandedAs::Text, "31.12.2024", &day);
         check(&german, LandedAs::Text, "2024-12-31", &day);
-        // A text of JSON is read by the declared formats only.
-        let text = german.read(LandedAs::Text, &Raw::Text("2024-12-31".into()));
-        assert_eq!(text, Read::Conflict);
+        // A text of JSON is read by the declared formats, and with an offset.
+        let text = |column: &Written, text: &str| {
+            column.read(LandedAs::Text, &Raw::Text(text.to_owned().into()))
+        };
+        assert_eq!(text(&german, "2024-12-31"), Read::Conflict);
+        assert_eq!(text(&german, "2024-12-31T00:00:00"), Read::Conflict);
+        assert_eq!(text(&german, "2024-12-31T00:00:00Z"), day);
+        assert_eq!(text(&german, "2024-12-31T01:00:00+01:00"), day);
+        assert_eq!(text(&german, "2024-12-31T00:00:60Z"), Read::Conflict);
+        let year_day_month = column(&["%Y-%d-%m"]);
+        let time = text(&year_day_month, "2024-12-11T00:00:00Z");
+        assert_eq!(time, Read::Conflict);
         // A time of Parquet has no format.
         let time = german.read(LandedAs::Text, &Raw::Time("2024-12-31T00:00:00"));
         assert_eq!(time, day);

@@ -1,8 +1,9 @@
-//! Rows of a query: the types of its columns are unknown, the formats of its sources are known.
+//! Rows of a query, with the types of its columns and without them; the formats of its sources are known.
 
 use arrow::array::TimestampMicrosecondArray;
 
 use super::*;
+use crate::query_types;
 
 #[test]
 fn numbers_of_a_query_are_read_by_the_number_format_of_its_sources() {
@@ -59,5 +60,60 @@ fn timestamps_of_a_query_are_the_categories_that_they_were_in_the_build() {
         let (x, bad, _) = read_with(&built.transform, bytes, &reading(format)).unwrap();
         assert_eq!(bad, BTreeMap::new(), "{format:?}");
         assert_eq!(bits(&x[..3]), bits(&expected), "{format:?}");
+    }
+}
+
+#[test]
+fn a_cell_that_is_not_of_the_type_of_its_column_of_the_query_rejects_its_row() {
+    let columns = [("size", Float64), ("new", Bool), ("price", Float64)];
+    let rows: Vec<Cells> = (0..60_i32)
+        .map(|i| {
+            let number = f64::from(i);
+            vec![json!(number / 4.0), json!(i % 2 == 0), json!(number)]
+        })
+        .collect();
+    let sql = |query: &str| format!("sources = [\"a\"]\nsql = \"{query}\"\ntarget = \"price\"\n");
+    let dataset = sql("select size, new, size > 3 as large, price from a");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (transform, landed) = runtime.block_on(async {
+        let root = Store::memory();
+        LandingZone::new(&root, "a", &columns).batch(&rows).await;
+        build_with(&root, &dataset, 2).await.unwrap();
+        let store = root.child("dataset");
+        let manifest = read_manifest(&store).await.unwrap();
+        let (context, _scratch) = crate::testing::context(&root, 2);
+        let config = crate::testing::pipeline(&dataset);
+        let landed = query_types(&config, &manifest, &context).await;
+        // Another query than in the build says nothing of its columns.
+        let other = crate::testing::pipeline(&sql("select price, price as size from a"));
+        let of_other = query_types(&other, &manifest, &context).await;
+        assert_eq!(of_other, BTreeMap::new());
+        let artefact = read_transform(&store, &manifest).await.unwrap();
+        (Transform::new(artefact).unwrap(), landed)
+    });
+    let types = [
+        ("size", Float64),
+        ("new", Bool),
+        ("large", Bool),
+        ("price", Float64),
+    ];
+    let types = types.map(|(name, r#type)| (name.to_owned(), r#type));
+    assert_eq!(landed, BTreeMap::from(types));
+    let csv = "size,new,large\noops,true,true\n1.5,true,false\n1.5,7,false\n";
+    let ndjson = concat!(
+        "{\"size\":\"1,5\",\"new\":true,\"large\":true}\n",
+        "{\"size\":\"1.5\",\"new\":true,\"large\":false}\n",
+        "{\"size\":true,\"new\":true,\"large\":false}\n",
+    );
+    for (format, text) in [(FileFormat::Csv, csv), (FileFormat::Ndjson, ndjson)] {
+        let reading = RowsReading {
+            landed: landed.clone(),
+            ..reading(format, 10)
+        };
+        let (_, bad, _) = read_with(&transform, text.into(), &reading).unwrap();
+        let found: Vec<(u64, &str)> = bad.iter().map(|(row, bad)| (*row, bad.reason)).collect();
+        assert_eq!(found, [(0, "type_conflict"), (2, "type_conflict")]);
+        let detail = "column `size` is float, the value is text";
+        assert!(bad[&0].detail.contains(detail), "{}", bad[&0].detail);
     }
 }
