@@ -109,6 +109,7 @@ pub use pipeline::{
 pub use predict::image_preparer::ImagePreparer;
 pub use predict::joins::{RowJoins, row_joins};
 pub use predict::passthrough_type::PassthroughType;
+pub use predict::query_types::query_types;
 pub use predict::reader::{
     Fault, Features, JoinedRows, NewRows, NewTexts, PauseRule, RowSource, RowsIn, RowsReading,
     UnusualCells, landed_types, read_unpacked,

@@ -151,6 +151,8 @@ impl ShardColumns {
         if schema.index_of("image").is_ok() {
             let name = self.unique("image", "_file");
             self.roles.image = Some(name.clone());
+            let built = artefact.images.as_ref();
+            self.roles.background = built.and_then(|images| images.prepared.background);
             self.push(
                 ExportColumn {
                     content: ColumnContent::Image,

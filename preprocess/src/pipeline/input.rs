@@ -1,7 +1,7 @@
 //! Rows and columns that a dataset is made of, as they have landed.
 
 use feedline_schemas::{
-    config::{DatasetConfig, SourceConfig},
+    config::{DatasetConfig, DeclaredType, SourceConfig},
     ids::{Hash128, TableName},
     manifest::SourceReference,
 };
@@ -36,6 +36,20 @@ pub(super) struct BuildInput {
     pub(super) rows: u64,
     /// Columns that make up the rows.
     pub(super) columns: Vec<MergedColumn>,
+    /// True if the contracts of all sources declare the time of the series as a timestamp.
+    pub(super) declares_instants: bool,
+}
+
+/// Returns true if the contracts of all sources of `rows` declare the time of the series as a timestamp.
+fn declares_instants(dataset: &DatasetConfig, rows: &[Chosen<'_>]) -> bool {
+    let Some(series) = &dataset.series else {
+        return false;
+    };
+    let is_declared = |(source, _): &Chosen<'_>| {
+        let column = source.contract.column.get(&series.time);
+        column.and_then(|column| column.r#type) == Some(DeclaredType::Timestamp)
+    };
+    !rows.is_empty() && rows.iter().all(is_declared)
 }
 
 impl BuildInput {
@@ -46,6 +60,7 @@ impl BuildInput {
         (rows, against): (Vec<Chosen<'_>>, Vec<Chosen<'_>>),
         root: &Store,
     ) -> Result<Self, Error> {
+        let declares_instants = declares_instants(dataset, &rows);
         let sources = match &dataset.files {
             Some(pattern) => vec![Landed::in_place(root, pattern).await?],
             None => landed(root, rows).await?,
@@ -74,6 +89,7 @@ impl BuildInput {
             joined,
             frozen,
             columns,
+            declares_instants,
         })
     }
 

@@ -8,7 +8,7 @@
 use std::io::Cursor;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray},
+    array::{ArrayRef, AsArray},
     datatypes::UInt64Type,
     error::ArrowError,
     ipc::reader::FileReader,
@@ -25,7 +25,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::prepare::{Build, DatasetChanges, DatasetSettings, MovableDataset};
+use super::prepare::{Build, DatasetChanges, DatasetSettings, MovableDataset, MoveCause};
 use crate::{
     Error,
     operators::{
@@ -76,13 +76,18 @@ struct MovedRows {
     unfound: u64,
     /// True if a row has the content that it had, so that both builds hash contents in one way.
     has_equal: bool,
+    /// True if such a row moves only where settings of the split have changed, which is no warning.
+    ignores_equal: bool,
 }
 
 impl MovedRows {
-    /// Counts a row that was in the split `before` and is in the split `now`, by their codes.
-    fn add(&mut self, before: u8, now: u8) {
-        if before != now {
-            self.moved[usize::from(before)][usize::from(now)] += 1;
+    /// Marks the earlier `row` as found, and counts it if it is in another split now, by its code. `is_equal` is true if it has
+    /// the content that it had.
+    fn add(&mut self, row: &mut StoredRow, split: u8, is_equal: bool) {
+        row.is_found = true;
+        self.has_equal |= is_equal;
+        if row.split != split && !(self.ignores_equal && is_equal) {
+            self.moved[usize::from(row.split)][usize::from(split)] += 1;
         }
     }
 
@@ -98,40 +103,41 @@ impl Build<'_> {
         manifest: Manifest,
         changes: DatasetChanges,
     ) -> Option<Box<MovableDataset>> {
-        // Rows of a query have no landing position, and a divided document has parts in all splits.
-        if self.input.query.is_some() || self.cuts_documents() {
-            return None;
-        }
-        let DatasetChanges {
-            settings,
-            lacks_rows,
-            ..
-        } = changes;
-        let is_by_hash = matches!(self.spec.rule, Rule::Hash);
-        let is_grouped = self.grouping_key().is_some();
-        let is_joined = changes.has_joined && self.has_joined_split();
-        let by_content = self.splits_by_content();
-        let is_changed = match settings {
-            DatasetSettings::EarlierVersion => true,
-            DatasetSettings::Other => is_grouped || by_content,
-            DatasetSettings::Same => {
-                is_grouped || self.replaces_contents() || (lacks_rows && !is_by_hash)
-            }
-        };
-        // Only then is it certain that a row has moved because of a join.
-        let is_exact = settings == DatasetSettings::Same && !(is_grouped && changes.has_rows);
-        (is_joined || is_changed).then(|| {
+        let causes = self.causes_of_moves(changes);
+        let is_by_join = causes.contains(&MoveCause::Join) && matches!(self.spec.rule, Rule::Hash);
+        let is_by_rows = causes.contains(&MoveCause::Groups) && changes.has_rows;
+        (!causes.is_empty()).then(|| {
             Box::new(MovableDataset {
                 manifest,
-                settings,
-                is_joined,
-                is_refused: is_joined && is_by_hash && is_exact,
-                ignores_equal: settings == DatasetSettings::Other && by_content && !is_grouped,
-                lacks_rows,
-                hides_moves: lacks_rows
-                    && (is_joined || (by_content && settings != DatasetSettings::Same)),
+                causes,
+                // Only then is it certain that a row has moved because of a join.
+                is_refused: is_by_join && !is_by_rows && changes.settings == DatasetSettings::Same,
+                lacks_rows: changes.lacks_rows,
             })
         })
+    }
+
+    /// All causes for which a rebuild after these `changes` can put rows into other splits.
+    fn causes_of_moves(&self, changes: DatasetChanges) -> Vec<MoveCause> {
+        // Rows of a query have no landing position, and a divided document has parts in all splits.
+        if self.input.query.is_some() || self.cuts_documents() {
+            return Vec::new();
+        }
+        let groups = self.grouping_key().map(|_| MoveCause::Groups);
+        let is_joined = changes.has_joined && self.has_joined_split();
+        let join = is_joined.then_some(MoveCause::Join);
+        let has_others = groups.is_some() || join.is_some();
+        let other = match changes.settings {
+            DatasetSettings::EarlierVersion => Some(MoveCause::EarlierVersion),
+            DatasetSettings::Other => {
+                (has_others || self.splits_by_content()).then_some(MoveCause::Settings)
+            }
+            DatasetSettings::Same => {
+                let is_counted = changes.lacks_rows && !matches!(self.spec.rule, Rule::Hash);
+                (!has_others && (is_counted || self.replaces_contents())).then_some(MoveCause::Rows)
+            }
+        };
+        groups.into_iter().chain(join).chain(other).collect()
     }
 
     /// Returns true if columns of joined sources decide the split of a row.
@@ -174,10 +180,18 @@ impl Build<'_> {
             && self.sequence().is_none()
     }
 
-    /// Returns true if a newer version of a row can be in another split: a source has a key, and the content decides the split.
+    /// True for each source whose newer versions of rows can be in another split: it has a key, and the content decides the split.
+    fn versioned_sources(&self) -> Vec<bool> {
+        let by_content = self.splits_by_content();
+        let sources = self.input.sources.iter();
+        sources
+            .map(|source| by_content && !source.newest().0.is_empty())
+            .collect()
+    }
+
+    /// Returns true if a newer version of a row can be in another split.
     fn replaces_contents(&self) -> bool {
-        let mut sources = self.input.sources.iter();
-        self.splits_by_content() && sources.any(|source| !source.newest().0.is_empty())
+        self.versioned_sources().contains(&true)
     }
 
     /// Compares the splits of `staged` rows with those in the dataset that they replace, and warns of rows that have moved.
@@ -200,41 +214,31 @@ impl Build<'_> {
         }
         let (key, cause) = self.cause_of_moves(before);
         let moved = rows_changed_split(&found.moved, found.replaced, (key, cause.as_str()));
-        let hides_moves = before.hides_moves && (before.is_joined || !found.has_equal);
-        let unfound = (hides_moves && found.unfound > 0)
-            .then(|| rows_not_compared(found.unfound, before.is_joined));
+        let is_joined = before.has(MoveCause::Join);
+        let has_others = before.has(MoveCause::EarlierVersion) || before.has(MoveCause::Settings);
+        let hashes_others = has_others && self.splits_by_content() && !found.has_equal;
+        let hides_moves = before.lacks_rows && (is_joined || hashes_others);
+        let unfound =
+            (hides_moves && found.unfound > 0).then(|| rows_not_compared(found.unfound, is_joined));
         Ok(moved.into_iter().chain(unfound).collect())
     }
 
     /// Key of the setting that moves rows of the dataset `before`, and all that may have moved them.
     fn cause_of_moves(&self, before: &MovableDataset) -> (&'static str, String) {
-        let grouping = self.grouping_key();
-        let causes = [
-            (
-                grouping.is_some(),
-                "the smallest hash of a group decides its split, and groups have changed",
-            ),
-            (
-                before.is_joined,
-                "joined columns or settings that decide their splits have changed",
-            ),
-            (
-                before.settings == DatasetSettings::EarlierVersion,
-                "an earlier version of feedline built that dataset",
-            ),
-            (
-                before.settings == DatasetSettings::Other,
-                "settings of the dataset have changed, and the content of rows with them",
-            ),
-        ];
-        let causes = causes.into_iter().filter(|(is_one, _)| *is_one);
-        let causes: Vec<&str> = causes.map(|(_, cause)| cause).collect();
-        let cause = match causes.is_empty() {
-            true => "rows that had landed no longer count".to_owned(),
-            false => causes.join(", or "),
-        };
-        let grouping = grouping.filter(|_| !before.is_joined);
-        (grouping.unwrap_or("dataset.split.key"), cause)
+        let key = self.grouping_key().filter(|_| !before.has(MoveCause::Join));
+        let causes = before.causes.iter().map(|cause| match cause {
+            MoveCause::Groups => {
+                "the smallest hash of a group decides its split, and groups have changed"
+            }
+            MoveCause::Join => "joined columns or settings that decide their splits have changed",
+            MoveCause::EarlierVersion => "an earlier version of feedline built that dataset",
+            MoveCause::Settings => {
+                "settings of the dataset have changed, and the content of rows with them"
+            }
+            MoveCause::Rows => "rows that had landed no longer count",
+        });
+        let causes: Vec<&str> = causes.collect();
+        (key.unwrap_or("dataset.split.key"), causes.join(", or "))
     }
 
     /// Error of a rebuild that moves rows because of a join and needs `--refit`.
@@ -272,15 +276,21 @@ impl Build<'_> {
         before: &MovableDataset,
         staged: &Staged,
     ) -> Result<MovedRows, Error> {
-        let mut shards: Vec<(Split, Shard)> = Vec::new();
-        for splits in &before.manifest.splits {
-            let split = splits.split;
-            shards.extend(splits.shards.iter().map(|shard| (split, shard.clone())));
-        }
-        let total: u64 = shards.iter().map(|(_, shard)| shard.rows).sum();
+        let splits = &before.manifest.splits;
+        let shards = splits.iter().flat_map(|found| {
+            let shards = found.shards.iter().cloned();
+            shards.map(move |shard| (found.split, shard))
+        });
+        let shards: Vec<(Split, Shard)> = shards.collect();
+        let total: u64 = splits.iter().map(|found| found.rows).sum();
         let total = usize::try_from(total).unwrap_or(usize::MAX);
         let mut rows = Vec::with_capacity(total.min(ROWS_AT_A_TIME));
-        let mut found = MovedRows::default();
+        let mut found = MovedRows {
+            ignores_equal: before.has(MoveCause::Settings)
+                && !before.has(MoveCause::Groups)
+                && self.splits_by_content(),
+            ..MovedRows::default()
+        };
         let dataset = &self.store;
         let mut shards = stream::iter(shards)
             .map(|(split, shard): (Split, Shard)| read_shard(dataset, split, shard))
@@ -309,31 +319,19 @@ impl Build<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        rows.sort_unstable_by_key(|row| row.origin);
-        match_origins(staged, rows, before.ignores_equal, found).await?;
-        let replaces = self.replaces_contents();
+        match_origins(staged, rows, found).await?;
+        let versioned = self.versioned_sources();
         // The key of a window is not that of a row.
         let matches_all = before.lacks_rows && self.sequence().is_none();
-        if replaces || matches_all {
-            let keyed = self.keyed_sources();
-            rows.retain(|row| !row.is_found && (matches_all || row.is_of(&keyed)));
-            match_contents(staged, rows, before.ignores_equal, found).await?;
-            let missing = rows.iter().filter(|row| !row.is_found);
-            let (newer, others): (Vec<_>, Vec<_>) =
-                missing.partition(|row| replaces && row.is_of(&keyed));
-            found.replaced += newer.len() as u64;
-            found.unfound += others.len() as u64;
+        rows.retain(|row| !row.is_found && (matches_all || row.is_of(&versioned)));
+        match_contents(staged, rows, found).await?;
+        for row in rows.drain(..).filter(|row| !row.is_found) {
+            match row.is_of(&versioned) {
+                true => found.replaced += 1,
+                false => found.unfound += 1,
+            }
         }
-        rows.clear();
         Ok(())
-    }
-
-    /// True for each source that has a key.
-    fn keyed_sources(&self) -> Vec<bool> {
-        let sources = self.input.sources.iter();
-        sources
-            .map(|source| !source.newest().0.is_empty())
-            .collect()
     }
 }
 
@@ -395,70 +393,55 @@ fn numbers(column: Option<&ArrayRef>) -> Result<&ArrayRef, ArrowError> {
     column.ok_or_else(|| ArrowError::SchemaError("a column of the layout is absent".into()))
 }
 
-/// Finds the `staged` rows among the earlier `rows`, which are in the order of their origins, and counts those that have moved.
-/// Those of the same content do not count if it `ignores_equal` ones.
+/// Finds the `staged` rows among the earlier `rows` by their landing positions, and counts those that have moved.
 async fn match_origins(
     staged: &Staged,
     rows: &mut [StoredRow],
-    ignores_equal: bool,
     found: &mut MovedRows,
 ) -> Result<(), Error> {
-    for split in Split::ALL {
-        let columns = [system_columns::ORIGIN, system_columns::HASH].map(ident);
-        let staged = staged.frame(split)?.select(columns.to_vec())?;
-        let mut batches = Box::pin(staged.execute_stream()).await?;
-        while let Some(batch) = batches.try_next().await? {
-            let origins = batch.column(0).as_primitive::<UInt64Type>().values();
-            let hashes = batch.column(1).as_fixed_size_binary();
-            for (place, origin) in origins.iter().enumerate() {
-                let Ok(earlier) = rows.binary_search_by_key(origin, |row| row.origin) else {
-                    continue;
-                };
-                let row = &mut rows[earlier];
-                row.is_found = true;
-                let is_equal = row.key == key_of(hashes.value(place));
-                found.has_equal |= is_equal;
-                if !(ignores_equal && is_equal) {
-                    found.add(row.split, code(split));
-                }
-            }
+    rows.sort_unstable_by_key(|row| row.origin);
+    let visit = |origin: u64, key: u64, split: u8| {
+        if let Ok(earlier) = rows.binary_search_by_key(&origin, |row| row.origin) {
+            let row = &mut rows[earlier];
+            let is_equal = row.key == key;
+            found.add(row, split, is_equal);
         }
-    }
-    Ok(())
+    };
+    visit_staged(staged, visit).await
 }
 
-/// Finds the `staged` rows among the earlier `rows` by their content, and counts those that have moved, unless it
-/// `ignores_equal` rows.
+/// Finds the `staged` rows among the earlier `rows` by their content, and counts those that have moved.
 async fn match_contents(
     staged: &Staged,
     rows: &mut [StoredRow],
-    ignores_equal: bool,
     found: &mut MovedRows,
 ) -> Result<(), Error> {
     if rows.is_empty() {
         return Ok(());
     }
     rows.sort_unstable_by_key(|row| row.key);
+    let visit = |_: u64, key: u64, split: u8| {
+        let first = rows.partition_point(|row| row.key < key);
+        // All rows of a content are found at once.
+        let same = rows[first..].iter_mut();
+        for row in same.take_while(|row| row.key == key && !row.is_found) {
+            found.add(row, split, true);
+        }
+    };
+    visit_staged(staged, visit).await
+}
+
+/// Calls `visit` with the landing position, the first bytes of the content hash and the code of the split of each `staged` row.
+async fn visit_staged(staged: &Staged, mut visit: impl FnMut(u64, u64, u8)) -> Result<(), Error> {
     for split in Split::ALL {
-        let hashes = staged
-            .frame(split)?
-            .select(vec![ident(system_columns::HASH)])?;
-        let mut batches = Box::pin(hashes.execute_stream()).await?;
+        let columns = [system_columns::ORIGIN, system_columns::HASH].map(ident);
+        let rows = staged.frame(split)?.select(columns.to_vec())?;
+        let mut batches = Box::pin(rows.execute_stream()).await?;
         while let Some(batch) = batches.try_next().await? {
-            let hashes = batch.column(0).as_fixed_size_binary();
-            for place in 0..hashes.len() {
-                let key = key_of(hashes.value(place));
-                let first = rows.partition_point(|row| row.key < key);
-                // All rows of a content are found at once.
-                let same = rows[first..].iter_mut();
-                let same = same.take_while(|row| row.key == key && !row.is_found);
-                for row in same {
-                    row.is_found = true;
-                    found.has_equal = true;
-                    if !ignores_equal {
-                        found.add(row.split, code(split));
-                    }
-                }
+            let origins = batch.column(0).as_primitive::<UInt64Type>().values();
+            let hashes = batch.column(1).as_fixed_size_binary();
+            for (place, origin) in origins.iter().enumerate() {
+                visit(*origin, key_of(hashes.value(place)), code(split));
             }
         }
     }

@@ -110,20 +110,37 @@ pub(super) struct DatasetChanges {
     pub(super) lacks_rows: bool,
 }
 
+/// Cause for which a rebuild can put rows of the earlier dataset into other splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MoveCause {
+    /// The smallest hash of a group of near-duplicates decides its split, and groups can have changed.
+    Groups,
+    /// Columns of joined sources that have changed decide the splits.
+    Join,
+    /// An earlier version of feedline built the dataset.
+    EarlierVersion,
+    /// Other settings can have changed the groups, the joined columns or the contents that decide the splits.
+    Settings,
+    /// Newer versions or withdrawn rows alone: the content of a row, or all rows together, decide the splits.
+    Rows,
+}
+
 /// Dataset whose rows can be in other splits once it is rebuilt.
 pub(super) struct MovableDataset {
     pub(super) manifest: Manifest,
-    pub(super) settings: DatasetSettings,
-    /// True if columns of joined sources that have changed decide the splits.
-    pub(super) is_joined: bool,
+    /// One cause at least.
+    pub(super) causes: Vec<MoveCause>,
     /// True if the rebuild is refused where rows change their splits; otherwise it warns.
     pub(super) is_refused: bool,
-    /// True if a row of the same content moves only where settings of the split have changed, which is no warning.
-    pub(super) ignores_equal: bool,
     /// True if a source may lack rows that had landed: a row can have another landing position.
     pub(super) lacks_rows: bool,
-    /// True if a row that is found neither by its landing position nor by its content can be in another split.
-    pub(super) hides_moves: bool,
+}
+
+impl MovableDataset {
+    /// Returns true if `cause` is one of its causes.
+    pub(super) fn has(&self, cause: MoveCause) -> bool {
+        self.causes.contains(&cause)
+    }
 }
 
 /// Sources and transform of a dataset before more rows landed.

@@ -67,7 +67,7 @@ fn has_series_rules(config: &DatasetConfig) -> bool {
 const FROZEN: &str = "dataset.split.frozen";
 
 /// A source, or one of its child tables.
-pub(super) type Chosen<'a> = (&'a SourceConfig, Option<Name>);
+pub(crate) type Chosen<'a> = (&'a SourceConfig, Option<Name>);
 
 /// Reads what sources have landed.
 pub(super) async fn landed(root: &Store, sources: Vec<Chosen<'_>>) -> Result<Vec<Landed>, Error> {
@@ -115,7 +115,7 @@ pub(super) fn joined<'a>(
 }
 
 /// The sources a dataset is made of, in its order.
-pub(super) fn chosen<'a>(
+pub(crate) fn chosen<'a>(
     dataset: &DatasetConfig,
     sources: &'a [SourceConfig],
 ) -> Result<Vec<Chosen<'a>>, Error> {

@@ -649,6 +649,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
             made: Vec::new(),
             rows: 0,
             columns: Vec::new(),
+            declares_instants: false,
         },
         tokenizer: TokenizerInput::default(),
         store: dataset.clone(),

@@ -87,6 +87,13 @@ impl Build<'_> {
         dropped
     }
 
+    /// Warning of a zone of times that landed as instants, unless a contract declares them as such.
+    fn zone_of_instants(&self) -> Option<Warning> {
+        let series = self.spec.config.series.as_ref();
+        let series = series.filter(|_| !self.input.declares_instants)?;
+        warnings::zone::of_instants(series, &self.input.columns)
+    }
+
     /// Finds all warnings that the rows and the fitted statistics give before the write.
     pub(super) async fn find_warnings(
         &self,
@@ -105,10 +112,7 @@ impl Build<'_> {
             by_default,
         ));
         found.extend(warnings::classes::one_class(artefact));
-        let series = self.spec.config.series.iter();
-        found.extend(
-            series.filter_map(|series| warnings::zone::of_instants(series, &self.input.columns)),
-        );
+        found.extend(self.zone_of_instants());
         found.extend(self.time_step_warnings());
         for step in &artefact.steps {
             if let FittedStep::Categories { columns } = step {

@@ -555,7 +555,7 @@ fn resolve_steps(
         .collect();
     if !rest.is_empty() {
         if given {
-            tracing::info!(columns = ?rest, "no step encodes these categories, they become one-hot");
+            tracing::info!(columns = ?rest, "no step encodes these categories, those that become features are one-hot");
         }
         let encode = Step::Categories(Categories::default());
         resolved.push(StepConfig::new(encode, rest));

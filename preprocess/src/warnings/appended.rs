@@ -29,6 +29,24 @@ const OF_ONE_BUILD: [&str; 7] = [
     UNKNOWN_CATEGORIES,
 ];
 
+/// Codes of warnings of the rows that the transform was fitted on, which no append counts once more: rows that were appended may
+/// contradict them.
+const OF_FIT: [&str; 10] = [
+    MOSTLY_CAPPED,
+    "bins_merged",
+    "constant_by_caps",
+    "constant_columns",
+    "looks_like_identifier",
+    "looks_like_row_number",
+    "splits_drifted",
+    "target_is_sum",
+    "target_leakage",
+    "unscaled_columns",
+];
+
+/// Text before a message of one of these in a dataset with appended rows.
+const FITTED: &str = "in the rows that the dataset was fitted on: ";
+
 /// Text before a message about the rows of the newest append alone.
 const APPENDED: &str = "in the rows appended last: ";
 
@@ -37,7 +55,7 @@ const ALSO_APPENDED: &str = "; in the rows appended last: ";
 
 /// Merges the warnings of a dataset with those of appended rows. A new one replaces that with its
 /// code, or is added to its message where the figures cover the appended rows alone. Figures of the
-/// append before are left out.
+/// append before are left out, and warnings of the fit alone say so.
 pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
     let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
     let kept = before.iter().cloned().filter_map(without_append_before);
@@ -80,6 +98,9 @@ fn without_append_before(mut warning: Warning) -> Option<Warning> {
         if let Some((first, _)) = warning.message.split_once(ALSO_APPENDED) {
             warning.message = first.to_owned();
         }
+    }
+    if OF_FIT.contains(&code) && !warning.message.starts_with(FITTED) {
+        warning.message.insert_str(0, FITTED);
     }
     Some(warning)
 }

@@ -171,8 +171,8 @@ pub(crate) fn unknown_categories(
         };
         let message = format!(
             "values of categories that are not known from {known} became unknown, so a model has learnt nothing of them: {}; \
-             {refit}reject such rows with `unknown = \"reject\"` of the `categories` step, encode by `hash`, or leave the column out with \
-             `dataset.drop`",
+             {refit}reject such rows with `unknown = \"reject\"` of a `categories` step without `min_count`, encode by `hash`, or \
+             leave the column out with `dataset.drop`",
             first_of(&columns, COLUMNS)
         );
         warning(UNKNOWN_CATEGORIES, "dataset.step.unknown", message)

@@ -20,6 +20,8 @@ pub(crate) fn long_steps(
         with_long,
         steps,
         long,
+        closing,
+        closes,
         ..
     } = counts;
     let longest = rounded(counts.longest)?;
@@ -29,10 +31,22 @@ pub(crate) fn long_steps(
             .longest_usual
             .saturating_add(counts.longest_usual / 2),
     )?;
+    let [closing, reached, silence] = match closes {
+        None => [String::new(), "the missing rows".to_owned(), String::new()],
+        Some(at) => [
+            format!(
+                ". {closing} of them begin at one time of day or on one weekday of their entity, such as {at}: these may be closing \
+                 times, where no row is missing"
+            ),
+            "these steps".to_owned(),
+            "; one above the longest step changes no window, and turns this warning off".to_owned(),
+        ],
+    };
     let message = format!(
         "{long} of {steps} steps from row to row along `{}` are at least 1.5 times as long as usual, in {with_long} of {entities} \
-         entities; the longest is {longest} where {usual} is usual. Windows and features that count rows reach over the missing rows, \
-         so a horizon covers more time there; to restart behind them, set `dataset.series.max_gap`, such as `\"{limit}\"`{}",
+         entities; the longest is {longest} where {usual} is usual{closing}. Windows and features that count rows reach over \
+         {reached}, so a horizon covers more time there; to restart behind them, set `dataset.series.max_gap`, such as \
+         `\"{limit}\"`{silence}{}",
         shown(column),
         seasons_by_rows(season)
     );
@@ -49,7 +63,7 @@ pub(crate) fn uneven_steps(
     let [shortest, longest] = counts.uneven_steps?;
     let message = format!(
         "the steps from row to row along `{}` have no usual length in {} of {} entities: they are {} to {} long, and fewer than \
-         half are about as long as the median one. Windows and features count rows, so they cover more time at some rows than at \
+         half are about as long as the median one{}. Windows and features count rows, so they cover more time at some rows than at \
          others, and so does a horizon; to restart behind long steps, set `dataset.series.max_gap`; one above the longest step changes no \
          window, and turns this warning off{}",
         shown(column),
@@ -57,6 +71,7 @@ pub(crate) fn uneven_steps(
         counts.entities,
         rounded(shortest)?,
         rounded(longest)?,
+        together(counts.uneven_together),
         seasons_by_rows(season)
     );
     Some(warning("uneven_steps", "dataset.series.max_gap", message))
@@ -82,6 +97,14 @@ pub(crate) fn uneven_days(
     Some(warning("uneven_days", key, message))
 }
 
+/// Part of a message about so many `entities` that were compared together.
+fn together(entities: u64) -> String {
+    match entities {
+        0 => String::new(),
+        entities => format!(" (counted together: {entities} with fewer than 9 rows)"),
+    }
+}
+
 /// Part of a message about the naive forecast of a season.
 fn seasons_by_rows(season: Option<u32>) -> String {
     season.map_or_else(String::new, |rows| {
@@ -105,6 +128,7 @@ fn rounded(micros: i64) -> Option<TimeSpan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::time_series::ClosingTime;
 
     #[test]
     fn a_message_has_the_longest_step_and_a_limit() {
@@ -131,6 +155,20 @@ mod tests {
             "{seasons}"
         );
         assert_eq!(long_steps("at", &LongStepCounts::default(), Some(24)), None);
+        assert!(found.message.contains("over the missing rows"), "{found:?}");
+        let closed = LongStepCounts {
+            closing: 3,
+            closes: Some(ClosingTime::Daily(16 * 60)),
+            ..counts
+        };
+        let found = long_steps("at", &closed, None).unwrap().message;
+        for part in [
+            "3 of them begin at one time of day or on one weekday of their entity, such as 16:00: these may be closing times",
+            "reach over these steps",
+            "turns this warning off",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
     }
 
     #[test]
@@ -139,12 +177,19 @@ mod tests {
         let counts = LongStepCounts {
             entities: 3,
             uneven: 2,
+            uneven_together: 1,
             uneven_steps: Some([HOUR / 2, 60 * HOUR]),
             ..LongStepCounts::default()
         };
         let found = uneven_steps("at", &counts, Some(24)).unwrap();
         assert_eq!(found.code, "uneven_steps");
-        for part in ["`at`", "2 of 3 entities", "30m to 60h", "`seasonal`"] {
+        for part in [
+            "`at`",
+            "2 of 3 entities",
+            "30m to 60h",
+            "median one (counted together: 1 with fewer than 9 rows). Windows",
+            "`seasonal`",
+        ] {
             assert!(found.message.contains(part), "{}", found.message);
         }
         assert_eq!(uneven_steps("at", &LongStepCounts::default(), None), None);

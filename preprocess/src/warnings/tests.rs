@@ -257,6 +257,28 @@ fn figures_of_rows_appended_before_are_no_longer_those_of_the_rows_appended_last
 }
 
 #[test]
+fn warnings_of_the_fit_say_so_once_rows_were_appended() {
+    let warned = |code: &str| Warning::new(code, format!("{code} of `x`"));
+    let codes = ["constant_columns", "mostly_capped", "columns_dropped"];
+    let built: Vec<Warning> = codes.map(warned).to_vec();
+    let expected = [
+        "in the rows that the dataset was fitted on: constant_columns of `x`",
+        "in the rows that the dataset was fitted on: mostly_capped of `x`",
+        "columns_dropped of `x`",
+    ];
+    let messages = |found: &[Warning]| -> Vec<String> {
+        found.iter().map(|found| found.message.clone()).collect()
+    };
+    let first = with_appended(&built, Vec::new());
+    assert_eq!(messages(&first), expected);
+    let second = with_appended(&first, vec![warned("mostly_capped")]);
+    let appended = "; in the rows appended last: mostly_capped of `x`";
+    let capped = format!("{}{appended}", expected[1]);
+    assert_eq!(messages(&second), [expected[0], &capped, expected[2]]);
+    assert_eq!(messages(&with_appended(&second, Vec::new())), expected);
+}
+
+#[test]
 fn a_refit_is_advised_for_categories_of_appended_rows_alone() {
     let cells = BTreeMap::from([("kind".to_owned(), [4, 1, 0])]);
     let message = |splits: &[Split]| {
@@ -273,4 +295,7 @@ fn a_refit_is_advised_for_categories_of_appended_rows_alone() {
         built.contains("not known from training rows") && !built.contains("--refit"),
         "{built}"
     );
+    // In one step the two keys are an error.
+    let part = "`unknown = \"reject\"` of a `categories` step without `min_count`,";
+    assert!(built.contains(part), "{built}");
 }

@@ -15,9 +15,11 @@ pub(crate) fn of_instants(series: &SeriesConfig, columns: &[MergedColumn]) -> Op
     }
     let name = shown(&column.name);
     let message = format!(
-        "column `{name}` has timestamps, which are instants already: `zone` = `{zone}` sets calendar parts, and times without an offset \
-         were read as UTC when they landed; to read them in `{zone}`, land them as text in another root, with \
-         `contract.column.\"{name}\".type = \"text\"` of the source"
+        "column `{name}` has timestamps, which are instants already: `zone` = `{zone}` sets calendar parts only, and times without an \
+         offset, if there were any, were read as UTC when they landed; to read such times in `{zone}`, land them as text in \
+         another root, with `contract.column.\"{name}\".type = \"text\"` of the source; if the timestamps are right, declare \
+         this type as `timestamp`, and this warning is gone; a dataset that is kept has its warnings until \
+         `feedline shards build --refit`"
     );
     Some(warning("zone_of_instants", "dataset.series.zone", message))
 }
@@ -131,5 +133,9 @@ mod tests {
         let found = find("Europe/Berlin", ColumnType::Timestamp).unwrap();
         assert_eq!(found.code, "zone_of_instants");
         assert!(found.message.contains("read as UTC"), "{}", found.message);
+        let silenced = "declare this type as `timestamp`, and this warning is gone";
+        assert!(found.message.contains(silenced), "{}", found.message);
+        let kept = "until `feedline shards build --refit`";
+        assert!(found.message.ends_with(kept), "{}", found.message);
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::Expr;
-use feedline_schemas::config::{self, CalendarPart, Closed, Gaps, SameTime};
+use feedline_schemas::{
+    config::{self, CalendarPart, Closed, Gaps, SameTime},
+    ids::Origin,
+};
 use jiff::tz::TimeZone;
 
 use super::{
@@ -47,6 +50,8 @@ pub(crate) struct Series {
     pub(super) targets: Vec<String>,
     /// Index of the source of rows to predict, which need no target.
     pub(crate) asked_source: Option<u64>,
+    /// True if those rows are newer versions of the landed rows of their instants.
+    pub(crate) asked_replace_landed: bool,
     /// True where the data name the split of a row, so that rows of one instant may be in several.
     pub(super) has_splits: bool,
     pub(super) max_gap: Option<(i64, Gaps)>,
@@ -195,6 +200,11 @@ impl Series {
     /// Returns true if rows of one instant are one, so that the plan needs [`TARGET_ONLY`].
     pub(crate) fn joins_instants(&self) -> bool {
         self.duplicates != SameTime::Error
+    }
+
+    /// Returns true for the origin of a row to predict.
+    pub(super) fn is_asked(&self, origin: u64) -> bool {
+        self.asked_source == Some(Origin::from_packed(origin).source())
     }
 
     /// Returns true if features look back, and only at rows of their own split.

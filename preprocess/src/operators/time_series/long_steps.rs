@@ -15,6 +15,12 @@
 //!
 //! Entities with few long steps show no pattern, such as a share that was listed two weeks ago. Their
 //! patterns are counted together; too few of all are no sign of missing rows.
+//!
+//! Long steps that are fewer, or that follow no pattern, are counted; nine in ten of them that begin at
+//! one time are marked as those of a [`ClosingTime`], as the nights of an exchange of many rows a day.
+//!
+//! Entities with few steps have no usual one. Theirs are compared with the median of each entity, and
+//! counted together.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +29,13 @@ use std::{
 
 use jiff::tz::TimeZone;
 
-use super::closed_days::ClosedDays;
+use super::{closed_days::ClosedDays, closing_time::ClosingTime};
 
 /// Steps of an entity below which none is usual.
 const LEAST_STEPS: u64 = 8;
+
+/// Steps beside the medians of entities with few steps, below which they are not compared.
+const LEAST_BESIDE: u64 = 20;
 
 /// Long steps below which patterns cannot be seen.
 const LEAST_LONG: u64 = 6;
@@ -50,8 +59,13 @@ pub(crate) struct LongStepCounts {
     pub(crate) usual: i64,
     /// The longest usual step of an entity, in microseconds.
     pub(crate) longest_usual: i64,
+    /// Long steps that begin at the closing time of their entity, and that time of the first such entity.
+    pub(crate) closing: u64,
+    pub(crate) closes: Option<ClosingTime>,
     /// Entities without a usual step.
     pub(crate) uneven: u64,
+    /// Those of them that have few steps, and were compared together.
+    pub(crate) uneven_together: u64,
     /// The shortest and the longest step of these, in microseconds.
     pub(crate) uneven_steps: Option<[i64; 2]>,
 }
@@ -61,6 +75,8 @@ impl LongStepCounts {
     fn add_long(&mut self, other: &Self) {
         self.with_long += other.with_long;
         self.long += other.long;
+        self.closing += other.closing;
+        self.closes = self.closes.or(other.closes);
         if other.longest > self.longest {
             (self.longest, self.usual) = (other.longest, other.usual);
         }
@@ -97,6 +113,28 @@ impl AlikeSteps {
     }
 }
 
+/// Consecutive alike steps.
+#[derive(Clone, Copy, Debug)]
+struct StepRun {
+    /// First four binary digits of each.
+    digits: u32,
+    count: u64,
+    /// Times of the rows around the first one.
+    first: [i64; 2],
+}
+
+/// Entities with too few steps for a usual one.
+#[derive(Debug, Default)]
+struct ShortEntities {
+    entities: u64,
+    /// Their steps without the median one of each.
+    beside: u64,
+    /// Those about as long as the median one.
+    near: u64,
+    /// The shortest and the longest step, in microseconds.
+    steps: Option<[i64; 2]>,
+}
+
 /// Long steps by the usual steps since the long one before, and their first binary digits.
 type Patterns = BTreeMap<(u64, u32), u64>;
 
@@ -107,14 +145,15 @@ pub(super) struct StepCounter {
     zone: TimeZone,
     /// Steps of the current entity by their first four binary digits.
     alike: BTreeMap<u32, AlikeSteps>,
-    /// Its first runs of consecutive alike steps: these digits, and the number of steps.
-    runs: Vec<(u32, u64)>,
+    /// Its first runs of steps.
+    runs: Vec<StepRun>,
     /// Its weekdays.
     days: ClosedDays,
     all: LongStepCounts,
     /// Long steps of entities that have too few of them to see patterns, and their patterns.
     few: LongStepCounts,
     patterns_of_few: Patterns,
+    short: ShortEntities,
 }
 
 impl StepCounter {
@@ -128,6 +167,7 @@ impl StepCounter {
             all: LongStepCounts::default(),
             few: LongStepCounts::default(),
             patterns_of_few: Patterns::new(),
+            short: ShortEntities::default(),
         }
     }
 
@@ -149,10 +189,14 @@ impl StepCounter {
         alike.shortest = alike.shortest.min(step);
         alike.longest = alike.longest.max(step);
         match self.runs.last_mut() {
-            Some((last, count)) if *last == key => *count += 1,
+            Some(last) if last.digits == key => last.count += 1,
             _ => {
                 if self.runs.len() < MOST_RUNS {
-                    self.runs.push((key, 1));
+                    self.runs.push(StepRun {
+                        digits: key,
+                        count: 1,
+                        first: [before, time],
+                    });
                 }
             }
         }
@@ -167,23 +211,34 @@ impl StepCounter {
         self.all.entities += u64::from(steps > 0);
         self.all.steps += steps;
         if steps < LEAST_STEPS {
+            self.add_short(&alike, steps);
             return;
         }
         let Some(usual) = usual_step(&alike, steps) else {
-            self.add_uneven(&alike);
+            self.all.uneven += 1;
+            widen(&mut self.all.uneven_steps, alike.values());
             return;
         };
         self.all.longest_usual = self.all.longest_usual.max(usual);
-        let found = long_steps(&alike, usual);
+        let mut found = long_steps(&alike, usual);
         let long = found.long;
         if long == 0 {
             return;
+        }
+        let is_long = |run: &StepRun| {
+            let alike = alike.get(&run.digits);
+            alike.is_some_and(|alike| alike.are_long(usual))
+        };
+        if long >= LEAST_LONG {
+            let steps = runs.iter().filter(|run| is_long(run)).map(|run| run.first);
+            let closing = ClosingTime::find(&self.zone, usual, long, steps);
+            found.closes = closing.map(|(at, _)| at);
+            found.closing = closing.map_or(0, |(_, count)| count);
         }
         if long * 10 <= steps {
             self.all.add_long(&found);
             return;
         }
-        let is_long = |digits: &u32| alike.get(digits).is_some_and(|alike| alike.are_long(usual));
         let patterns = patterns_of(&runs, is_long);
         if days.explain(usual, steps) || recur(&patterns) {
             return;
@@ -203,17 +258,15 @@ impl StepCounter {
         }
     }
 
-    /// Counts an entity without a usual step.
-    fn add_uneven(&mut self, alike: &BTreeMap<u32, AlikeSteps>) {
-        self.all.uneven += 1;
-        for alike in alike.values() {
-            let [shortest, longest] = self
-                .all
-                .uneven_steps
-                .unwrap_or([alike.shortest, alike.longest]);
-            self.all.uneven_steps =
-                Some([shortest.min(alike.shortest), longest.max(alike.longest)]);
-        }
+    /// Adds an entity with too few steps for a usual one; a single step is as long as itself.
+    fn add_short(&mut self, alike: &BTreeMap<u32, AlikeSteps>, steps: u64) {
+        let Some((_, near)) = near_median(alike, steps).filter(|_| steps > 1) else {
+            return;
+        };
+        self.short.entities += 1;
+        self.short.beside += steps - 1;
+        self.short.near += near.saturating_sub(1);
+        widen(&mut self.short.steps, alike.values());
     }
 
     /// Ends the last entity, and returns the counts.
@@ -224,12 +277,38 @@ impl StepCounter {
         if patterns.values().sum::<u64>() >= LEAST_LONG && !recur(&patterns) {
             self.all.add_long(&few);
         }
+        let short = std::mem::take(&mut self.short);
+        if short.beside >= LEAST_BESIDE && short.near * 2 < short.beside {
+            self.all.uneven += short.entities;
+            self.all.uneven_together = short.entities;
+            let [shortest, longest] = short.steps.unwrap_or_default();
+            let all = AlikeSteps {
+                count: 0,
+                shortest,
+                longest,
+            };
+            widen(&mut self.all.uneven_steps, [&all]);
+        }
         std::mem::take(&mut self.all)
+    }
+}
+
+/// Widens the `range` of the shortest and the longest step by these steps.
+fn widen<'a>(range: &mut Option<[i64; 2]>, alike: impl IntoIterator<Item = &'a AlikeSteps>) {
+    for alike in alike {
+        let [shortest, longest] = range.unwrap_or([alike.shortest, alike.longest]);
+        *range = Some([shortest.min(alike.shortest), longest.max(alike.longest)]);
     }
 }
 
 /// Longest of the steps that are about as long as the median one, if at least half of `steps` are.
 fn usual_step(alike: &BTreeMap<u32, AlikeSteps>, steps: u64) -> Option<i64> {
+    let (longest, near) = near_median(alike, steps)?;
+    (near * 2 >= steps).then_some(longest)
+}
+
+/// Longest of the steps that are alike to the median one of `steps`, and the number of those about as long.
+fn near_median(alike: &BTreeMap<u32, AlikeSteps>, steps: u64) -> Option<(i64, u64)> {
     let mut before = 0;
     let (median, found) = alike.iter().find(|(_, alike)| {
         before += alike.count;
@@ -237,7 +316,7 @@ fn usual_step(alike: &BTreeMap<u32, AlikeSteps>, steps: u64) -> Option<i64> {
     })?;
     let near = alike.range(median.saturating_sub(1)..=median + 1);
     let near: u64 = near.map(|(_, alike)| alike.count).sum();
-    (near * 2 >= steps).then_some(found.longest)
+    Some((found.longest, near))
 }
 
 /// Counts of the long steps of an entity.
@@ -254,20 +333,21 @@ fn long_steps(alike: &BTreeMap<u32, AlikeSteps>, usual: i64) -> LongStepCounts {
 }
 
 /// Long steps of an entity by their patterns.
-fn patterns_of(runs: &[(u32, u64)], is_long: impl Fn(&u32) -> bool) -> Patterns {
+fn patterns_of(runs: &[StepRun], is_long: impl Fn(&StepRun) -> bool) -> Patterns {
     let mut patterns = Patterns::new();
     // The rows may begin anywhere in a pattern, so the first long step has none.
     let mut since: Option<u64> = None;
-    for (digits, count) in runs {
-        if !is_long(digits) {
+    for run in runs {
+        let StepRun { digits, count, .. } = *run;
+        if !is_long(run) {
             since = since.map(|since| since + count);
             continue;
         }
         if let Some(since) = since {
-            *patterns.entry((since, *digits)).or_default() += 1;
+            *patterns.entry((since, digits)).or_default() += 1;
         }
-        if *count > 1 {
-            *patterns.entry((0, *digits)).or_default() += count - 1;
+        if count > 1 {
+            *patterns.entry((0, digits)).or_default() += count - 1;
         }
         since = Some(0);
     }
@@ -377,6 +457,7 @@ mod tests {
             let found = counts(&[steps]);
             assert_eq!(found.long, expected, "{percentage}");
             assert_eq!((found.usual, found.uneven), (HOUR, 0), "{percentage}");
+            assert_eq!((found.closing, found.closes), (0, None), "{percentage}");
         }
     }
 
@@ -401,6 +482,38 @@ mod tests {
         let day = 24 * HOUR;
         let steps = [1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1].map(|days| days * day);
         assert_eq!(counts(&[steps.to_vec()]).long, 2);
+    }
+
+    #[test]
+    fn nights_of_many_rows_a_day_are_marked_as_closing_times() {
+        const MINUTE: i64 = HOUR / 60;
+        // Rows every 10 minutes for 6.5 hours; weekends are closed, and one row is missing on two days.
+        let days = (0..50).flat_map(|day| {
+            let mut session = vec![10 * MINUTE; 39];
+            if [7, 23].contains(&day) {
+                let further = session.remove(21);
+                session[20] += further;
+            }
+            let days = if day % 5 == 4 { 3 } else { 1 };
+            session.push(days * 24 * HOUR - 390 * MINUTE);
+            session
+        });
+        let found = counts(&[days.collect()]);
+        assert_eq!((found.long, found.closing), (52, 50));
+        assert_eq!(found.closes, Some(ClosingTime::Daily(390)));
+    }
+
+    #[test]
+    fn entities_with_few_rows_are_compared_together() {
+        let minutes = |steps: [i64; 4]| steps.map(|step| step * HOUR / 60).to_vec();
+        let uneven = minutes([3, 90, 17, 400]);
+        let found = counts(&vec![uneven.clone(); 7]);
+        assert_eq!((found.uneven, found.uneven_together), (7, 7));
+        assert_eq!(found.uneven_steps, Some([HOUR / 20, 400 * HOUR / 60]));
+        // Steps beside the medians are too few here.
+        assert_eq!(counts(&vec![uneven; 6]).uneven, 0);
+        // One row of each is missing.
+        assert_eq!(counts(&vec![minutes([5, 5, 10, 5]); 20]).uneven, 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod clock_changes;
 mod closed_days;
+mod closing_time;
 mod features;
 pub(crate) mod instant;
 mod long_steps;
@@ -29,6 +30,9 @@ pub(crate) use self::{
     resolve::{check_entity_roles, check_time, resolve},
     sequence::{Sequence, Windows},
 };
+
+#[cfg(test)]
+pub(crate) use self::closing_time::ClosingTime;
 
 #[cfg(test)]
 mod resolve_tests;

@@ -24,6 +24,7 @@ use datafusion::{
 use feedline_schemas::{
     config::{AmbiguousTime, Gaps, SameTime},
     ids::Origin,
+    number,
 };
 use futures::{TryStreamExt, stream};
 
@@ -74,19 +75,26 @@ impl Series {
     /// Sort keys of the rows of an instant before that of their origin: usable rows come first.
     fn order_of_instant(&self, newest_first: bool) -> Vec<SortExpr> {
         let is_rejected = ident(system_columns::REJECT).is_not_null();
+        let asked = self.asked_source;
+        let asked = asked.and_then(|asked| Origin::pack(asked, 0, 0));
+        let is_asked = asked.map(|first| ident(system_columns::ORIGIN).gt_eq(lit(first.packed())));
         if !self.joins_instants() {
-            return vec![is_rejected.sort(true, false)];
+            let mut order = vec![is_rejected.sort(true, false)];
+            if let Some(is_asked) = is_asked.filter(|_| self.asked_replace_landed) {
+                order.push(is_asked.sort(false, false));
+                // Of several new versions the last one is the latest.
+                order.push(ident(system_columns::ORIGIN).sort(false, false));
+            }
+            return order;
         }
         // Rows without a target are usable where rows are predicted; in both cases they come after
         // those with one, and before all others.
         let lacks_target = ident(TARGET_ONLY);
         let is_unusable = is_rejected.and(lacks_target.clone().is_not_true());
         let mut order = vec![is_unusable.sort(true, false)];
-        let asked = self.asked_source;
-        if let Some(first) = asked.and_then(|asked| Origin::pack(asked, 0, 0)) {
+        if let Some(is_asked) = is_asked {
             // Rows to predict, those of the last source, need no target, so the past with a target has no
             // precedence over them. Among themselves, those with a target come first.
-            let is_asked = ident(system_columns::ORIGIN).gt_eq(lit(first.packed()));
             let is_past = is_asked.clone().is_not_true();
             order.push(lacks_target.clone().and(is_past).sort(true, false));
             order.push(is_asked.sort(!newest_first, false));
@@ -315,7 +323,9 @@ impl Operator {
         }
         let ordinal = match self.last {
             Some((_, last, before)) if last == time => {
-                if self.series.duplicates == SameTime::Error {
+                // A row to predict is rejected alone, since the dataset is without it.
+                let has_asked = self.series.is_asked(before) || self.series.is_asked(origin);
+                if self.series.duplicates == SameTime::Error && !has_asked {
                     return Err(same_time(&of(), time, [before, origin], &self.series));
                 }
                 return Ok(None);
@@ -362,6 +372,12 @@ fn entity_of(series: &Series, batch: &RecordBatch, row: usize) -> String {
         let kept = passthrough_columns::in_plan(name);
         let found = batch.column_by_name(name);
         let cell = found.or_else(|| batch.column_by_name(&kept))?.slice(row, 1);
+        // Features are floats, and those of an entity mostly integers that landed.
+        let integer = cell.as_primitive_opt::<Float64Type>();
+        let integer = integer.filter(|cell| cell.is_valid(0));
+        if let Some(integer) = integer.and_then(|cell| number::whole(cell.value(0))) {
+            return Some(format!("{name} = `{integer}`"));
+        }
         let cell = cast(&cell, &DataType::Utf8).ok()?;
         let cell = cell.as_string_opt::<i32>()?;
         let shown = cell

@@ -78,6 +78,7 @@ pub(crate) fn resolve(
         duplicates: series.duplicates,
         targets: config.targets().to_vec(),
         asked_source: None,
+        asked_replace_landed: false,
         has_splits: config.split.by.is_named() || config.split.frozen().is_some(),
         max_gap: series
             .max_gap
