@@ -50,7 +50,8 @@ pub struct LoaderConfig {
     /// stage. No limit when none. Default 10 minutes.
     pub stall_timeout: Option<Duration>,
     /// Most samples that may be replaced by others because they or their block are damaged, as a share of the split, 0
-    /// to 1. Beyond, the pass ends with [`Error::TooManyBad`] or what is wrong with the block. Default 0.001.
+    /// to 1; each rank counts those that it has read. [`Batch::substituted`](crate::Batch::substituted) has the rows.
+    /// Beyond, the pass ends with [`Error::TooManyBad`] or what is wrong with the block. Default 0.001.
     pub max_bad_fraction: f64,
     /// Order: what happens to shards of ours whose files are not as long as the manifest says. Default: opening fails.
     pub bad_shards: BadShards,

@@ -200,8 +200,8 @@ pub enum Error {
     },
     /// Too many samples cannot be used.
     #[error(
-        "`{bad}` of `{samples}` samples cannot be used, more than `max_bad_fraction` = `{most_share}` allows; the last is \
-         row `{row}` in block `{block}` of `{shard}`: {reason}; repair the dataset or raise `max_bad_fraction`"
+        "this rank found that `{bad}` of `{samples}` samples cannot be used, more than `max_bad_fraction` = `{most_share}` \
+         allows; the last is row `{row}` in block `{block}` of `{shard}`: {reason}; repair the dataset or raise `max_bad_fraction`"
     )]
     TooManyBad {
         /// Samples that cannot be used.

@@ -25,7 +25,7 @@ pub(crate) struct ImageSettings {
 
 /// The settings of images. If their limits are the defaults, they are raised to those that datasets of shards were built
 /// within, so that an image which a build accepts is also read. If they name no background, it is that of each build, so
-/// that an image has the pixels that the build has seen.
+/// that an image has the pixels that the build has seen; an export of a dataset names it, too.
 ///
 /// # Errors
 /// Failures to read a transform.
@@ -45,6 +45,7 @@ pub(crate) async fn settings(
             false => None,
         };
         let own = built.as_ref().and_then(|built| built.background);
+        let own = own.or_else(|| input.exported_background());
         let background = settings.background.or(own);
         backgrounds.push(background.and_then(ImageBackground::colour));
         if let Some(built) = built.filter(|_| may_raise) {

@@ -365,6 +365,23 @@ impl Loader {
         self.batches_per_epoch
     }
 
+    /// Samples in the last batch of an epoch, over all ranks, padding included; those of a sequential pass if `is_shuffled`
+    /// is false. With fewer than ranks, some of them get a batch without samples.
+    #[must_use]
+    pub fn last_batch_rows(&self, is_shuffled: bool) -> u64 {
+        let order = match is_shuffled {
+            true => self
+                .identity
+                .resume(self.start_state(), &self.orders)
+                .map(|(_, order)| order),
+            false => self.sequential_order(),
+        };
+        // A mixture has no sequential pass, and a loader is opened only when there is a batch.
+        order.map_or(0, |order| {
+            order.slots(order.batch_count().saturating_sub(1))
+        })
+    }
+
     /// Samples in the split, over all ranks: rows, or for tokens what fills a row, or for balanced classes those of an
     /// epoch. Of a mixture, those of all datasets together.
     #[must_use]

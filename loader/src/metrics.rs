@@ -58,7 +58,7 @@ pub struct LoaderMetrics {
     /// [`Loader::quarantine`](crate::Loader::quarantine).
     pub quarantined: u64,
     /// Rows handed out with another sample in the place of one that could not be used, over all passes; see
-    /// [`Batch::substituted`](crate::Batch::substituted). Rows of a damaged block count in `quarantined` alone.
+    /// [`Batch::substituted`](crate::Batch::substituted). Rows in the place of those of a damaged block are among them.
     pub substituted: u64,
     /// Shards that were left out when the loader was opened because their files are incomplete; see
     /// [`BadShards`](crate::BadShards).

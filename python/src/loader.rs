@@ -118,6 +118,11 @@ impl Loader {
         self.inner.batches_per_epoch()
     }
 
+    /// Samples of the last batch of an epoch, over all ranks, padding included.
+    fn last_batch_rows(&self, shuffle: bool) -> u64 {
+        self.inner.last_batch_rows(shuffle)
+    }
+
     /// Samples of the split, over all ranks.
     #[getter]
     fn samples(&self) -> u64 {

@@ -27,6 +27,11 @@ def test_settings_out_of_range_are_named(dataset):
 
 
 def test_settings_of_the_wrong_type_are_type_errors(dataset):
+    for name, value in (("seed", None), ("seed", 1.5), ("slabs", "4"), ("batch_size", 1.5), ("rank", 0.5)):
+        settings = {"batch_size": 8, "world_size": 2 if name == "rank" else None, name: value}
+        with pytest.raises(TypeError, match=f"`{name}`: it is `.*{value}.*`, use an integer"):
+            feedline.Loader(dataset, **settings)
+    refused(feedline.ConfigError, "`domains`: it is `-1`, use an integer from 0", dataset, 8, domains=-1)
     with pytest.raises(TypeError):
         feedline.Loader(dataset, 8, seed="one")
     with pytest.raises(TypeError):
@@ -53,6 +58,24 @@ def test_a_damaged_block_is_never_handed_out(dataset, tmp_path):
     assert "00001.arrow" in str(caught.value)
 
 
+def test_a_damaged_block_within_the_limit_is_replaced_with_a_warning(dataset, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    shard = folder / "shards" / "train" / "00001.arrow"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    loader = feedline.Loader(folder, 50, shuffle=False, max_bad_fraction=0.05)
+    own, named = [], 0
+    with pytest.warns(UserWarning, match="another one is given in its place.*00001.arrow") as caught:
+        for batch in loader:
+            named += len(batch.substituted)
+            own += [int(row) for place, row in enumerate(batch.origin) if place not in batch.substituted]
+    assert len(caught) == 1 and named == 16 == loader.metrics()["substituted"]
+    assert len(own) == len(set(own)) == 1_000 - 16
+    with pytest.raises(feedline.DataError, match="is damaged"):
+        list(feedline.Loader(folder, 500, max_bad_fraction=0))
+
+
 def test_a_missing_shard_is_named(dataset, tmp_path):
     folder = shutil.copytree(dataset, tmp_path / "copy")
     (folder / "shards" / "train" / "00002.arrow").unlink()
@@ -73,7 +96,7 @@ def test_a_loader_has_no_samples_by_index_and_no_pickle(dataset):
     for loader in (feedline.Loader(dataset, 8), feedline.Loader(dataset, 8).torch()):
         with pytest.raises(TypeError, match="iterate over the loader itself"):
             loader[0]
-        with pytest.raises(TypeError, match="open it in the process that iterates"):
+        with pytest.raises(TypeError, match="open it in the process that iterates.*WorkerDataset"):
             pickle.dumps(loader)
 
 

@@ -54,6 +54,18 @@ def test_parquet_classes_and_bad_values(tmp_path):
         assert by.dtype == np.int32 and (by == bx[:, 0] % 4).all()
 
 
+def test_of_two_columns_that_are_called_like_a_target_one_must_be_named(tmp_path):
+    x = numbers(40)
+    table = pa.table({"a": x[:, 0], "label": (x[:, 0] > 20).astype(np.int64), "target": x[:, 0]})
+    pq.write_table(table, tmp_path / "all.parquet")
+    with pytest.raises(feedline.DataError, match="`label` and `target` are all called like a target.*`columns.y`"):
+        feedline.Loader(tmp_path, 8)
+    with pytest.warns(UserWarning, match="features are called like a target: `label`"):
+        feedline.Loader(tmp_path, 8, columns={"y": "target"})
+    loader = feedline.Loader(tmp_path, 8, columns={"x": ["a"], "y": "target"})
+    assert loader.warnings() == []
+
+
 def test_settings_without_effect_on_other_formats_are_refused(tmp_path):
     x = numbers(40)
     pq.write_table(pa.table({"a": x[:, 0], "price": x[:, 1]}), tmp_path / "all.parquet")

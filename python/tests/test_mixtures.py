@@ -40,6 +40,17 @@ def test_weights_say_how_much_of_each(two):
     assert [sum(batch) for batch in batches] == [15] * 20
 
 
+def test_a_mixture_in_stored_order_is_refused_when_it_is_opened(two):
+    with pytest.raises(feedline.ConfigError, match="`shuffle=False` with `2` datasets"):
+        feedline.Loader(two, 16, shuffle=False)
+
+
+def test_if_all_datasets_stop_each_sample_comes_once(two):
+    loader = feedline.Loader(two, 16, weights=[1, 1], ends="stop")
+    found = list(samples(loader))
+    assert len(found) == len(set(found)) == loader.samples
+
+
 def test_a_dataset_that_stops_ends_the_epoch(two):
     counts = collections.Counter(source for source, _ in samples(feedline.Loader(two, 16, weights=[1, 1], ends=["repeat", "stop"])))
     assert counts[1] == 100

@@ -1,6 +1,8 @@
 """Ranks: each gets its own samples of every global batch."""
 
 import itertools
+import types
+import warnings
 
 import pytest
 
@@ -77,6 +79,39 @@ def test_workers_of_a_data_loader_are_ranks_of_their_own(dataset, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert ranks.resolve() == (5, 6)
+
+
+def test_a_last_batch_with_fewer_samples_than_ranks_is_warned_of(dataset):
+    # The last batch has 1 of 1,000 samples.
+    settings = {"global_batch_size": 37, "rank": 0, "world_size": 2}
+    with pytest.warns(UserWarning, match="1 samples for 2 ranks, so some ranks get a batch of 0 samples"):
+        feedline.Loader(dataset, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        feedline.Loader(dataset, drop_last=True, **settings)
+        feedline.Loader(dataset, last_batch="pad", **settings)
+        feedline.Loader(dataset, global_batch_size=100, rank=0, world_size=2)
+    with pytest.raises(feedline.ConfigError, match="`global_batch_size` `3` with `5` ranks"):
+        feedline.Loader(dataset, global_batch_size=3, rank=0, world_size=5)
+
+
+def test_a_spawned_worker_does_not_take_itself_for_the_only_rank_unsaid(monkeypatch):
+    monkeypatch.setattr(ranks, "is_spawned_worker", lambda: True)
+    monkeypatch.setattr(ranks, "worker_of_torch", lambda: (1, 2))
+    parent = types.SimpleNamespace(name="SpawnProcess-1")
+    monkeypatch.setattr(ranks.multiprocessing, "parent_process", lambda: parent)
+    # A training with one rank may run in such a process, and in an allocation of several tasks.
+    with pytest.warns(UserWarning, match="as process `SpawnProcess-1` started it.*WorkerDataset.*`rank="):
+        assert ranks.resolve() == (1, 2)
+    parent.name = "MainProcess"
+    with pytest.warns(UserWarning, match="the parent counts as the only rank.*several, each.*`RANK=0`"):
+        assert ranks.resolve() == (1, 2)
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    with pytest.warns(UserWarning, match="as `SLURM_NTASKS` is `4`"):
+        assert ranks.resolve() == (1, 2)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert ranks.resolve() == (3, 8)
 
 
 def test_ranks_that_do_not_tell_workers_apart_are_refused(monkeypatch):

@@ -60,12 +60,37 @@ def test_set_epoch_keeps_a_position_that_was_loaded_in_that_epoch(dataset):
     assert resumed.epoch == 1
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_set_epoch_gives_nothing_more_of_an_epoch_that_was_at_its_end(dataset, shuffle):
+    def make():
+        return feedline.Loader(dataset, 96, shuffle=shuffle)
+
+    loader = make()
+    expected = [rows_of(loader) for _ in range(3)]
+    loader = make()
+    rows_of(loader)
+    resumed = make()
+    resumed.load_state_dict(loader.state_dict())
+    seen = []
+    for epoch in range(3):
+        resumed.set_epoch(epoch)
+        assert resumed.epoch == epoch
+        seen.append(rows_of(resumed))
+    assert seen == [[], *expected[1:]]
+    # Without `set_epoch` the next epoch follows.
+    resumed.load_state_dict(loader.state_dict())
+    resumed.set_epoch(0)
+    assert rows_of(resumed) == [] and rows_of(resumed) == expected[1]
+
+
 def test_a_state_of_other_settings_is_refused_with_what_differs(dataset):
     state = feedline.Loader(dataset, 96, seed=1).state_dict()
     with pytest.raises(feedline.StateMismatchError) as caught:
         feedline.Loader(dataset, 48, seed=2).load_state_dict(state)
     assert "`seed` is `1` in the state and `2` here" in str(caught.value)
     assert "`global_batch` is `96` in the state and `48` here" in str(caught.value)
+    # They follow from the batch, and the settings have no difference in them.
+    assert "domains" not in str(caught.value) and "window_blocks" not in str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 

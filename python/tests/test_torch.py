@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
@@ -115,6 +116,95 @@ def test_workers_share_the_samples_out(dataset, workers, context):
     loader = torch.utils.data.DataLoader(wrapped.Wrapped(dataset), batch_size=None, num_workers=workers, **settings)
     rows = torch.cat(list(loader)).tolist()
     assert sorted(rows) == list(range(ROWS))
+
+
+GROUP = """
+import json, sys
+import torch
+import torch.distributed as distributed
+import feedline
+
+def main():
+    folder, store, rank, context = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    data = feedline.WorkerDataset(folder, 32)
+    assert (data.rank, data.world_size) == (rank, 2)
+    settings = {"multiprocessing_context": context, "persistent_workers": True}
+    batches = torch.utils.data.DataLoader(data, batch_size=None, num_workers=2, **settings)
+    epochs = []
+    for epoch in range(2):
+        data.set_epoch(epoch)
+        epochs.append([int(row) for x, y in batches for row in x[:, 0]])
+    print(json.dumps(epochs), flush=True)
+    distributed.destroy_process_group()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_of_two_ranks_share_an_epoch_however_they_are_started(dataset, tmp_path, context):
+    program = tmp_path / "program.py"
+    program.write_text(GROUP)
+    command = [sys.executable, str(program), str(dataset), str(tmp_path / "store")]
+    processes = [
+        subprocess.Popen([*command, str(rank), context], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    first, second = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
+    for ours, theirs in zip(first, second):
+        assert sorted(ours + theirs) == list(range(ROWS))
+    assert first[0] != first[1], "epochs differ in their order"
+
+
+def test_without_workers_a_worker_dataset_counts_its_epochs(dataset):
+    batches = torch.utils.data.DataLoader(feedline.WorkerDataset(dataset, 32), batch_size=None)
+    epochs = [[int(row) for x, _ in batches for row in x[:, 0]] for _ in range(2)]
+    loader = feedline.Loader(dataset, 32)
+    assert epochs == [rows_of(loader), rows_of(loader)]
+    with pytest.raises(feedline.ConfigError, match="`device`"):
+        feedline.WorkerDataset(dataset, 32, device="cpu")
+
+
+def test_a_worker_dataset_has_global_batches_over_all_ranks(dataset, monkeypatch):
+    from feedline import ranks
+
+    data = feedline.WorkerDataset(dataset, global_batch_size=64, rank=1, world_size=2)
+    monkeypatch.setattr(ranks, "worker_of_torch", lambda: (3, 4))
+    x, _ = next(iter(data))
+    assert len(x) == 32
+
+
+def test_a_worker_dataset_that_is_made_in_a_worker_is_refused(dataset, monkeypatch):
+    from feedline import ranks
+
+    monkeypatch.setattr(ranks, "is_worker", lambda: True)
+    with pytest.raises(feedline.ConfigError, match="in a worker process.*feedline.Loader"):
+        feedline.WorkerDataset(dataset, 32)
+
+
+def test_the_epoch_of_a_worker_dataset_is_on_the_cpu_whatever_the_default_device_is(dataset):
+    # A tensor of the device "meta" has no value.
+    with torch.device("meta"):
+        data = feedline.WorkerDataset(dataset, 32)
+    data.set_epoch(3)
+    assert int(data._epoch) == 3
+
+
+def test_a_worker_that_begins_at_epoch_0_unasked_is_warned_of(dataset, monkeypatch):
+    from feedline import ranks
+
+    monkeypatch.setattr(ranks, "is_worker", lambda: True)
+    with pytest.warns(UserWarning, match="call `set_epoch"):
+        rows_of(feedline.Loader(dataset, 96))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = feedline.Loader(dataset, 96)
+        loader.set_epoch(0)
+        rows_of(loader)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    config::ImageBackground,
     format::{EXPORT, versioned},
     ids::{Hash128, Name, Sequence, TableName},
     split::Split,
@@ -35,6 +36,9 @@ pub struct ExportedRoles {
     /// Image files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Colour that transparent pixels of images are blended onto, as in the build; absent if `dataset.image` names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<ImageBackground>,
     /// Lists of token ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<String>,

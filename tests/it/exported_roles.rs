@@ -7,6 +7,7 @@ use feedline_loader::{
     image::{Crop, ImageConfig},
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+use feedline_testkit::png::encode_rgba;
 
 use crate::support::{pipeline, run};
 
@@ -150,20 +151,27 @@ image = { store = "png" }
 split = { train = 0.6, validation = 0.2, test = 0.2 }
 "#;
 
-#[test]
-fn exported_images_have_the_classes_of_the_dataset() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// Writes 60 images of two classes.
+fn write_album(folder: &Path, extension: &str, image: impl Fn(u8) -> Vec<u8>) {
     for i in 0..60_u8 {
         let class = folder
             .join("album")
             .join(["dark", "light"][usize::from(i % 2)]);
         fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{i}.{extension}")), image(i)).unwrap();
+    }
+}
+
+#[test]
+fn exported_images_have_the_classes_of_the_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_album(folder, "ppm", |i| {
         let mut image = b"P6\n8 8\n255\n".to_vec();
         let pixel = |place: u8| [i, place, i.wrapping_mul(place)];
         image.extend((0..64).flat_map(pixel));
-        fs::write(class.join(format!("{i}.ppm")), image).unwrap();
-    }
+        image
+    });
     let file = pipeline(folder, ALBUM);
     run(folder, &["ingest", file]).expect(0);
     run(folder, &["shards", "build", file]).expect(0);
@@ -175,6 +183,31 @@ fn exported_images_have_the_classes_of_the_dataset() {
         let (found, warnings) = read(&folder.join(format), Split::Train);
         assert_eq!(found.targets, expected.targets, "{format}");
         assert!(found.inputs == expected.inputs, "{format}");
+        assert_eq!(found.keys, expected.keys, "{format}");
         assert_eq!(warnings, Vec::<String>::new(), "{format}");
+    }
+}
+
+#[test]
+fn exported_images_with_transparent_pixels_have_the_background_of_the_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_album(folder, "png", |i| {
+        let pixel = |place: u8| [i, place, i.wrapping_mul(place), 4 * place];
+        encode_rgba(&(0..64).flat_map(pixel).collect::<Vec<u8>>(), 8)
+    });
+    let background = r##"image = { store = "original", background = "#20ff80" }"##;
+    let file = pipeline(
+        folder,
+        &ALBUM.replace(r#"image = { store = "png" }"#, background),
+    );
+    run(folder, &["ingest", file]).expect(0);
+    run(folder, &["shards", "build", file]).expect(0);
+    let (expected, _) = read(&folder.join("out/dataset"), Split::Train);
+    for format in FORMATS {
+        export(folder, file, format);
+        let (found, _) = read(&folder.join(format), Split::Train);
+        assert!(found.inputs == expected.inputs, "{format}");
+        assert_eq!(found.keys, expected.keys, "{format}");
     }
 }

@@ -48,6 +48,11 @@ impl LoadedWindow {
             .as_deref()
             .expect("a batch is filled when its blocks are there")
     }
+
+    /// Returns true if the rows of a block, by its number in the window, are those of another one, since it is damaged.
+    pub(crate) fn is_replaced(&self, number: u32) -> bool {
+        self.block(number).block != self.window.blocks[number as usize]
+    }
 }
 
 impl LoadedRun {

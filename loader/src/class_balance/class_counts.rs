@@ -34,6 +34,19 @@ pub(crate) async fn balance(
         let reason = "the dataset has no classes as targets, leave it out";
         return Err(refuse(reason.into()));
     };
+    // Otherwise only the largest class of these files is known, and others may be in another split or dataset.
+    let input = &source.input;
+    let has_names = input.manifest().is_some() || input.known_class_names().is_some();
+    let is_declared = has_names || config.input.target.is_some();
+    if let ClassBalance::Weighted(given) = weights
+        && is_declared
+        && given.len() as u64 > u64::from(classes)
+    {
+        return Err(refuse(format!(
+            "it has `{}` weights and the dataset has `{classes}` classes, give each class one",
+            given.len()
+        )));
+    }
     let reads =
         (0..source.input.block_table().block_count()).map(|block| counts(source, block, classes));
     let counts: Vec<_> = stream::iter(reads)

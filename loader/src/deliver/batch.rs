@@ -284,7 +284,8 @@ impl Batch {
         &self.identities().origins[self.own.clone()]
     }
 
-    /// Rows that hold another sample than the order names, because that one could not be used.
+    /// Rows that hold another sample than the order names, because that one could not be used, or because its block is
+    /// damaged. A row of tokens is one of them if any of its documents is of such a block.
     /// `keys` and `origins` identify the samples.
     pub fn substituted(&self) -> impl Iterator<Item = usize> {
         let rows = self.filled.iter().flat_map(Filled::substituted);

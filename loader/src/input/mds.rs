@@ -30,7 +30,7 @@ use super::{
     foreign::{BlockSize, Foreign, origins},
     opened::OpenedInput,
     record::RowContent,
-    roles::{class_names, complete_columns},
+    roles::{class_names, complete_columns, image_background},
     warnings::Warnings,
 };
 use crate::{
@@ -113,6 +113,7 @@ impl Mds {
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             classes,
+            background: image_background(named.as_deref()),
             format: Self {
                 foreign,
                 block_table,

@@ -32,6 +32,7 @@ pub(crate) use self::{mds::fuzzing as mds_fuzzing, webdataset::fuzzing as webdat
 use std::sync::Arc;
 
 use feedline_schemas::{
+    config::ImageBackground,
     ids::Hash128,
     manifest::{Manifest, Split},
 };
@@ -67,6 +68,8 @@ pub(crate) struct OpenedSplit {
     fingerprint: Hash128,
     /// Names of the classes by id, where the files of an export have them.
     exported_classes: Vec<String>,
+    /// Colour that transparent pixels are blended onto, where the files of an export have it.
+    exported_background: Option<ImageBackground>,
     format: Format,
     bad_values: BadValues,
     skipped: Skipped,
@@ -94,6 +97,7 @@ impl OpenedSplit {
             block_table: opened.block_table,
             fingerprint: opened.fingerprint,
             exported_classes: opened.classes,
+            exported_background: opened.background,
             format: format(opened.format),
             bad_values,
             skipped: Skipped::default(),
@@ -247,6 +251,11 @@ impl OpenedSplit {
             true => self.class_names(),
             false => Some(exported.collect()),
         }
+    }
+
+    /// Colour that transparent pixels are blended onto, where the files of an export have it.
+    pub(crate) const fn exported_background(&self) -> Option<ImageBackground> {
+        self.exported_background
     }
 
     /// Names of the elements of `x` by their columns in other formats than ours; an element of a list has none. `None` where
@@ -453,6 +462,17 @@ async fn find(
     }
     let url = store.url();
     let listed = store.list("").await.map_err(storage)?;
+    let mut pointers = listed
+        .iter()
+        .filter_map(|file| file.path.strip_suffix("/CURRENT"));
+    if format == InputFormat::Detect
+        && let Some(folder) = pointers.next()
+    {
+        return Err(Error::NoDataset {
+            reason: opened::below(&store.url_of(folder)),
+            url,
+        });
+    }
     for kind in ForeignFormat::ALL {
         if !kind.is_asked_for(format) {
             continue;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_schemas::ids::Hash128;
+use feedline_schemas::{config::ImageBackground, ids::Hash128};
 
 use super::{config::InputFormat, record::RowContent};
 use crate::block_table::BlockTable;
@@ -23,7 +23,17 @@ pub(super) struct OpenedInput<T> {
     pub(super) fingerprint: Hash128,
     /// Names of the classes by id, where the files of an export have them; a manifest has them itself.
     pub(super) classes: Vec<String>,
+    /// Colour that transparent pixels are blended onto, where the files of an export have it; a transform has it itself.
+    pub(super) background: Option<ImageBackground>,
     pub(super) format: T,
+}
+
+/// Reason that a folder with a dataset of shards in a folder below it is none, and advice; `url` is that of the dataset.
+pub(super) fn below(url: &str) -> String {
+    format!(
+        "there is a dataset of feedline in `{url}`, and other files, such as landed rows before their preprocessing, are read \
+         only if they are asked for; give that URL, or set `format` to read the other files"
+    )
 }
 
 /// Part that a folder lacks to be a dataset, and advice.

@@ -33,7 +33,7 @@ use super::{
     foreign::{BlockSize, Foreign, OPEN_READS, RefusedBytes, origins},
     opened::OpenedInput,
     record::RowContent,
-    roles::{class_names, complete_columns},
+    roles::{class_names, complete_columns, image_background},
     warnings::Warnings,
 };
 use crate::{
@@ -100,6 +100,7 @@ impl Parquet {
         let named = roles_in(first);
         let chosen = complete_columns(config, named, warnings).map_err(refuse)?;
         let classes = class_names(&chosen, named);
+        let background = image_background(named);
         if config.columns.names_no_part() {
             check_same_roles(&foreign, &read, named)?;
         }
@@ -126,6 +127,7 @@ impl Parquet {
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             classes,
+            background,
             format: Self {
                 foreign,
                 block_table,
@@ -222,7 +224,7 @@ impl DecodeTask {
         self.wanted
             .check_nulls(&batch)
             .map_err(RefusedBytes::Content)?;
-        Ok(self.wanted.rows(&batch)?)
+        self.wanted.rows(&batch)
     }
 
     fn batch(&self, parts: FileParts) -> Result<RecordBatch, ParquetError> {

@@ -1,6 +1,7 @@
 //! Roles of columns: those that an export of feedline names in its files, and names that are never features.
 
 use feedline_schemas::{
+    config::ImageBackground,
     export::{ExportedRoles, ROLES},
     manifest::TargetKind,
 };
@@ -119,6 +120,12 @@ pub(super) fn class_names(chosen: &InputConfig, text: Option<&str>) -> Vec<Strin
     roles.map(|roles| roles.classes).unwrap_or_default()
 }
 
+/// Colour that transparent pixels of the images of an export are blended onto, if `text`, its roles, has one.
+pub(super) fn image_background(text: Option<&str>) -> Option<ImageBackground> {
+    let roles = text.and_then(|text| serde_json::from_str::<ExportedRoles>(text).ok());
+    roles.and_then(|roles| roles.background)
+}
+
 /// Warns of numeric columns that are no features by their names.
 pub(super) fn warn_of_own_names<'a>(numbers: impl Iterator<Item = &'a str>, warnings: &Warnings) {
     let own: Vec<&str> = numbers.filter(|name| is_never_feature(name)).collect();
@@ -128,6 +135,44 @@ pub(super) fn warn_of_own_names<'a>(numbers: impl Iterator<Item = &'a str>, warn
              `columns.x`",
             list(own.into_iter())
         ));
+    }
+}
+
+/// Checks columns that are called like a target beside `y`, which is read as the target. The settings name it if `is_named`;
+/// `are_features` is true if the others become features.
+///
+/// # Errors
+/// A message if it is not clear which of them is the target, and the others would be features.
+pub(super) fn check_other_targets(
+    (y, is_named): (&str, bool),
+    others: &[&str],
+    are_features: bool,
+    warnings: &Warnings,
+) -> Result<(), String> {
+    if others.is_empty() {
+        return Ok(());
+    }
+    let names = list(others.iter().copied());
+    match (is_named, are_features) {
+        (true, false) => Ok(()),
+        (true, true) => {
+            warnings.add(&format!(
+                "features are called like a target: {names}; if a model will not have them when it predicts, name the \
+                 features in `columns.x`"
+            ));
+            Ok(())
+        }
+        (false, false) => {
+            warnings.add(&format!(
+                "`{y}` is read as the target, and there are also {names}; name the target in `columns.y`"
+            ));
+            Ok(())
+        }
+        (false, true) => Err(format!(
+            "`{y}` and {names} are all called like a target, and those that are not the target would be features; name the \
+             target in `columns.y`, in Python `columns={{\"y\": \"{y}\"}}`, and the features in `columns.x` if the others are \
+             none"
+        )),
     }
 }
 
@@ -195,7 +240,11 @@ mod tests {
         assert_eq!(config.target, Some(target));
         assert_eq!(config.columns.image.as_deref(), Some("image"));
         assert!(class_names(&config, None).is_empty());
+        let on_white = r#"{"image": "image", "background": "white"}"#;
+        let white = "white".parse::<ImageBackground>().ok();
+        assert_eq!(image_background(Some(on_white)), white);
         let named = r#"{"image": "image", "targets": ["folder"], "classes": ["a", "b"]}"#;
+        assert_eq!(image_background(Some(named)), None);
         assert_eq!(class_names(&config, Some(named)), ["a", "b"]);
         let of_another = named.replace("folder", "kind");
         assert!(class_names(&config, Some(&of_another)).is_empty());
@@ -204,6 +253,31 @@ mod tests {
             (config.target, config.columns.y),
             (Some(TargetKind::None), None)
         );
+    }
+
+    #[test]
+    fn columns_that_are_called_like_the_target_are_refused_or_warned_of() {
+        let check = |is_named, others: &[&str], are_features| {
+            let warnings = Warnings::new("memory:///d".into());
+            let y = ("label", is_named);
+            check_other_targets(y, others, are_features, &warnings).map(|()| warnings.list())
+        };
+        assert_eq!(check(false, &[], true), Ok(Vec::new()));
+        assert_eq!(check(true, &["target"], false), Ok(Vec::new()));
+        let error = check(false, &["target"], true).unwrap_err();
+        assert!(
+            error.contains("`label` and `target`") && error.contains("`columns.y`"),
+            "{error}"
+        );
+        for (is_named, are_features, key) in
+            [(true, true, "columns.x"), (false, false, "columns.y")]
+        {
+            let warnings = check(is_named, &["target"], are_features).unwrap();
+            assert!(
+                warnings[0].contains("`target`") && warnings[0].contains(key),
+                "{warnings:?}"
+            );
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl Shards {
             block_table: Arc::clone(&block_table),
             fingerprint: manifest.fingerprint,
             classes: Vec::new(),
+            background: None,
             format: Self {
                 store: store.clone(),
                 block_table,

@@ -2,7 +2,7 @@
 //!
 //! A split is named by a word of the path below the URL, where anything but a letter ends a word:
 //! `data/train-00000-of-00001.parquet`, `val/index.json`, `imagenet-validation-000007.tar`. The words are those that Hugging
-//! Face's `datasets` knows. Files of two splits are never read together: where the names do not say which files belong to the
+//! Face's `datasets` knows, and those with `set` behind them. Files of two splits are never read together: where the names do not say which files belong to the
 //! split, nothing is read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,30 @@ use crate::Error;
 
 /// Words that name a split.
 const WORDS: [(Split, &[&str]); 3] = [
-    (Split::Train, &["train", "training"]),
-    (Split::Validation, &["validation", "valid", "val", "dev"]),
-    (Split::Test, &["test", "testing", "eval", "evaluation"]),
+    (Split::Train, &["train", "training", "trainset"]),
+    (
+        Split::Validation,
+        &[
+            "validation",
+            "valid",
+            "val",
+            "dev",
+            "validset",
+            "valset",
+            "devset",
+        ],
+    ),
+    (
+        Split::Test,
+        &[
+            "test",
+            "testing",
+            "eval",
+            "evaluation",
+            "testset",
+            "evalset",
+        ],
+    ),
 ];
 
 /// Most names in a message.
@@ -371,6 +392,9 @@ mod tests {
             ("data/test_set/a.parquet", Some(Split::Test)),
             ("eval-0.tar", Some(Split::Test)),
             ("test/test-0.tar", Some(Split::Test)),
+            ("trainset.parquet", Some(Split::Train)),
+            ("devset/a.tar", Some(Split::Validation)),
+            ("my-testset.parquet", Some(Split::Test)),
             ("trainer/latest/valuation.parquet", None),
             ("part-00000.parquet", None),
             ("train/val-0.tar", None),

@@ -48,7 +48,7 @@ use super::{
     names::{TARGETS, UNKNOWN_CLASSES},
     opened::OpenedInput,
     record::RowContent,
-    roles::{class_names, complete_columns},
+    roles::{class_names, complete_columns, image_background},
     splits::list,
     warnings::Warnings,
 };
@@ -148,6 +148,7 @@ impl WebDataset {
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             classes,
+            background: image_background(text.as_deref()),
             format: Self {
                 foreign,
                 block_table,
@@ -313,6 +314,7 @@ fn members_to_read(named: &ColumnMap, chosen: &ColumnMap) -> Result<SampleMember
             .y
             .clone()
             .or_else(|| Some(format!("json.{}", chosen.y.as_deref()?))),
+        key: chosen.key.clone().filter(|_| !reads_rows),
         row: reads_rows.then(|| JsonRow {
             x: chosen.x.clone(),
             key: chosen.key.clone(),

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use arrow::array::{ArrayRef, Int32Array};
+use arrow::array::{ArrayRef, Float32Array, Int32Array};
 use feedline_loader::{
-    Batch, ClassBalance, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, Target,
+    Batch, ClassBalance, Error, InputConfig, Loader, LoaderConfig, MixtureConfig, SourceWeight,
+    Target,
     image::{Crop, ImageConfig},
 };
 use feedline_schemas::{
@@ -21,7 +22,7 @@ use crate::{
     dataset::{FEATURES, describe, publish_layout, publish_manifest, record_batch_of, write_file},
     elastic::run_mixture,
     failure,
-    foreign::archive,
+    foreign::{archive, column, parquet},
     open, refused,
 };
 
@@ -203,7 +204,7 @@ async fn a_state_of_other_classes_is_refused_with_its_fields() {
 }
 
 #[tokio::test]
-async fn what_has_no_classes_or_too_few_weights_is_refused() {
+async fn what_has_no_classes_or_another_number_of_weights_is_refused() {
     let numbers = Store::memory();
     crate::dataset::publish_train(&numbers, SHARDS).await;
     let error = refused(&numbers, &balanced(ClassBalance::Equal, 50)).await;
@@ -217,6 +218,39 @@ async fn what_has_no_classes_or_too_few_weights_is_refused() {
         error.to_string(),
         "cannot use loader setting `class_balance`: it has `3` weights and there are rows of class `3`, give each class \
          one"
+    );
+    let weights = ClassBalance::Weighted(vec![1.0; 5]);
+    let error = refused(&dataset().await, &balanced(weights, 50)).await;
+    assert_eq!(
+        error.to_string(),
+        "cannot use loader setting `class_balance`: it has `5` weights and the dataset has `4` classes, give each class one"
+    );
+}
+
+#[tokio::test]
+async fn a_class_without_a_row_in_files_that_do_not_count_their_classes_may_have_a_weight() {
+    let store = Store::memory();
+    let numbers = Float32Array::from_iter_values((0..40_i16).map(f32::from));
+    let labels = Int32Array::from_iter_values((0..40).map(|row| row % 4));
+    let columns = vec![("a", column(numbers)), ("label", column(labels))];
+    store
+        .put("train/0.parquet", parquet(columns, 10))
+        .await
+        .unwrap();
+    let weighted = balanced(ClassBalance::Weighted(vec![1.0; 5]), 10);
+    let loader = open(&store, &weighted).await;
+    assert_eq!(loader.batches().unwrap().count(), 4);
+    let declared = LoaderConfig {
+        input: InputConfig {
+            target: Some(TargetKind::Classification { classes: 4 }),
+            ..InputConfig::new()
+        },
+        ..weighted
+    };
+    let error = refused(&store, &declared).await.to_string();
+    assert!(
+        error.contains("`5` weights and the dataset has `4` classes"),
+        "{error}"
     );
 }
 

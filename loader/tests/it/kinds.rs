@@ -144,6 +144,7 @@ async fn fault_02_a_damaged_block_of_tokens_costs_its_own_rows_only() {
             }
             let found = ids_and_segments(&loader);
             assert_eq!(loader.quarantine().len(), 1, "{layout:?}");
+            assert!(loader.metrics().substituted > 0, "{layout:?}");
             assert_eq!(found.len(), expected.len(), "{layout:?}");
             let mut others = 0;
             for (found, expected) in found.iter().zip(&expected) {

@@ -22,6 +22,7 @@ from .errors import (
 )
 from .loader import Loader
 
+# Without `WorkerDataset`, so that `from feedline import *` needs no torch.
 __all__ = [
     "Loader",
     "Batch",
@@ -36,3 +37,11 @@ __all__ = [
     "ForkError",
     "InternalError",
 ]
+
+
+def __getattr__(name):
+    if name == "WorkerDataset":
+        from .workers import WorkerDataset
+
+        return WorkerDataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Mapping
 
-from . import _feedline, ranks
+from . import _feedline, arguments, ranks
 from .batch import Batch
 from .device import DeviceEpoch, copies_to
 from .errors import ConfigError
@@ -18,7 +18,7 @@ _NO_DATASET = (
 )
 _NO_PICKLE = (
     "a feedline loader has threads of its own and cannot be sent to another process: open it in the process that iterates over "
-    "it, for a DataLoader with `num_workers` in `__iter__` of an IterableDataset, where the workers share the samples out"
+    "it, for a DataLoader with `num_workers` by `feedline.WorkerDataset`, whose workers share the samples out"
 )
 
 _STORES = ("AWS_", "GOOGLE_", "AZURE_")
@@ -27,7 +27,8 @@ _STORES = ("AWS_", "GOOGLE_", "AZURE_")
 class Loader:
     """Shuffled batches of one split of a dataset, made ahead by threads of its own.
 
-    Iterating gives one epoch; the next iteration gives the next one, in another order. Where a `DataLoader` was:
+    Iterating gives one epoch; the next iteration gives the next one, in another order. A loader that is opened again begins
+    at epoch 0, unless `set_epoch` or `load_state_dict` says otherwise. Where a `DataLoader` was:
 
         loader = feedline.Loader("s3://bucket/dataset", batch_size=4096)
         for x, y in loader.torch():
@@ -73,11 +74,14 @@ class Loader:
         rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
             `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch. A loader
             that is opened in a worker process of a `DataLoader` (`num_workers`) counts each worker as a rank, so that the
-            workers share the samples out; `rank` and `world_size` given there must differ between the workers. No worker is
-            needed for speed: the loader has threads of its own.
+            workers share the samples out; `rank` and `world_size` given there must differ between the workers. A spawned
+            worker cannot see the process group of its parent: without `RANK`, it warns that it takes the parent for the
+            only rank. `feedline.WorkerDataset` takes rank and epoch from the parent. No worker is needed for speed: the
+            loader has threads of its own.
         global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
             may change between runs that resume each other: it is a part of the order, and ranks get shares that
-            differ by one sample at most.
+            differ by one sample at most. A last batch with fewer samples than ranks leaves some ranks none, whose mean
+            is NaN: there is a warning when the loader is opened, and `last_batch` "drop" or "pad" avoids it.
         drop_last: leave out the samples of an epoch that do not fill a batch: short for `last_batch="drop"`.
         last_batch: what becomes of them: `"keep"` makes a smaller batch, `"drop"` leaves them out, `"pad"` fills their
             batch up with others; see `Batch.padding`.
@@ -97,8 +101,10 @@ class Loader:
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
             documents to a row, default true) and `"padding_id"` (default 0). Instead of `"pack"`, `"layout"` is `"packed"`,
-            `"documents"` (one to a row), `"stream"` (all documents one after the other, cut anywhere; rows overlap by one
-            id) or `"filled"` (a stream that tells documents apart).
+            `"documents"` (one to a row; ids beyond `length` are left out, of shards with a warning that counts such
+            documents), `"stream"` (all documents one after the other, cut anywhere; rows overlap by one id) or `"filled"` (a
+            stream that separates documents). Where a batch has no `segments`, give a `padding_id` that is no token's, to
+            find the padding.
         class_balance: how often each class comes, whatever its share of the rows: `"equal"`, or a list of weights, one for
             each class in the order of their ids. A part of the order. By default each row comes once in an epoch.
         weights: for a list of datasets, how much of each the mixture has; by default as much as it has samples. They may be
@@ -106,12 +112,13 @@ class Loader:
         ends: for a list of datasets, what comes after the last sample of each: `"repeat"` (its first, in a new order) or
             `"stop"`; one for all or a list. Default `"repeat"`.
         stratified: for a list of datasets, whether each global batch has the same make-up. Default false.
-        samples_per_epoch: for a list of datasets, samples in an epoch. Default: until the first dataset that stops is at its
-            end; if all repeat, as many as all datasets have together.
+        samples_per_epoch: for a list of datasets, samples in an epoch. Default: until all datasets that stop are at their
+            end, where the others fill the place of one that is; if all repeat, as many as all datasets have together. So
+            with `ends="stop"` for all each sample comes once, and the last batches are of the largest dataset alone.
         cache_dir, cache_bytes: a folder on a local disk that keeps what was read from a remote store, and most bytes of it, at
             least two shuffle windows. Ranks and jobs may share it.
-        fetch: how bytes are asked for, a dict with any of `"deadline_s"` (default 300: what cannot be had for this long ends the
-            iteration), `"hedge_permille"` (45: most second requests for what is late, in thousandths of all), `"hedge_least_s"`,
+        fetch: how blocks are asked for, a dict with any of `"deadline_s"` (default 300: what cannot be had for this long ends the
+            iteration; opening the dataset has the limits of its store instead), `"hedge_permille"` (45: most second requests for what is late, in thousandths of all), `"hedge_least_s"`,
             `"attempt_least_s"`, `"attempt_most_s"`, `"least_bytes_per_second"`, `"progress_window_s"`, `"backoff_s"`,
             `"backoff_most_s"` and `"local_threads"`.
         format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
@@ -119,15 +126,16 @@ class Loader:
             `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
             default an export of feedline has the features, the target and the key of its dataset. Of other files numeric
             columns are `x`, but those called `_feedline_*` or `*__landed`, and `y`, `label`, `target` or `cls` is the target;
-            without one of these there is a warning. Of an export with several targets one is read, which `"y"` must name.
+            without one of these there is a warning, and several are an error unless `"y"` names one. Of an export with several targets one is read, which `"y"` must name.
         target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
             type of the column decides.
         bad_values: what happens to rows with NaN, infinity or a class out of range: `"fail"`, `"skip"` (another row takes
-            its place) or `"keep"`.
+            its place) or `"keep"`. Nulls of Parquet, which pandas writes for NaN, are always an error.
         extent_bytes: bytes of neighbouring blocks that are dealt together, and that a remote store is asked for by one
             request; 8 MiB suits object stores. Default 0, each block on its own.
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
-            about 1 MiB) at a time. Default 64 and 8.
+            about 1 MiB) at a time. Default 64 and 8. Where a batch has fewer samples than `domains`, or the dataset fewer
+            blocks, there are fewer domains, and as many times more blocks in a window of each.
         prefetch_bytes: most bytes of blocks in memory or on their way. Default 1 GiB.
         slabs: batches that can be filled, ready or in use at one time, 2 to 64. Default 4; of small batches there are
             more, up to 64 that take 4 MiB together. All but one may be held by the program; what is held beyond that is copied, once with a warning.
@@ -135,8 +143,9 @@ class Loader:
         reads: most reads under way at one time.
         stall_timeout_s: seconds after which waiting for a batch raises `StalledError`; `math.inf` for no limit. Default
             600.
-        max_bad_fraction: most samples that may be replaced by others because they are damaged, as a share of the split.
-            Default 0.001.
+        max_bad_fraction: most samples that may be replaced by others because they, or their blocks, are damaged, as a share of
+            the split. The first is a `UserWarning`, and `Batch.substituted` has the rows; beyond, there is a `DataError`. Each
+            rank counts those that it has read, as a share of the whole split. Default 0.001; `0` refuses any.
         bad_shards: for our shards, whether one that is missing or has another length than its manifest says is an error
             (`"fail"`) or left out of the order (`"skip"`), counted in `metrics()["skipped_shards"]` and remembered by the state.
         as_torch: whether iterating gives torch tensors instead of numpy arrays; see also `torch`.
@@ -191,10 +200,27 @@ class Loader:
         device=None,
         device_prefetch=None,
     ):
+        arguments.check_integers(
+            {
+                "batch_size": batch_size,
+                "global_batch_size": global_batch_size,
+                "rank": rank,
+                "world_size": world_size,
+                "domains": domains,
+                "window_blocks": window_blocks,
+                "slabs": slabs,
+                "threads": threads,
+                "reads": reads,
+            },
+            1 << 32,
+        )
+        large = {"prefetch_bytes": prefetch_bytes, "extent_bytes": extent_bytes, "samples_per_epoch": samples_per_epoch}
+        arguments.check_integers({**large, "cache_bytes": cache_bytes}, 1 << 64)
+        arguments.check_integers({"seed": seed}, 1 << 64, may_be_none=False)
         self._copies = None if device is None else copies_to(device)
-        self._ahead = _device_prefetch(device_prefetch, device)
+        self._ahead = arguments.device_prefetch(device_prefetch, device)
         if not shuffle:
-            _check_unshuffled(
+            arguments.check_unshuffled(
                 {
                     "class_balance": class_balance is not None,
                     "drop_last": drop_last,
@@ -208,6 +234,10 @@ class Loader:
                     "window_blocks": window_blocks is not None,
                 }
             )
+            if isinstance(url, (list, tuple)) and len(url) > 1:
+                raise ConfigError(
+                    f"cannot use `shuffle=False` with `{len(url)}` datasets: a pass in stored order goes over one; open each by itself"
+                )
         self.rank, self.world_size = ranks.resolve(rank, world_size)
         urls = [os.fspath(one) for one in url] if isinstance(url, (list, tuple)) else [os.fspath(url)]
         self._inner = _feedline.Loader(
@@ -215,7 +245,7 @@ class Loader:
             {
                 "split": split,
                 "seed": seed,
-                "global_batch": _global_batch(batch_size, global_batch_size, self.world_size),
+                "global_batch": arguments.global_batch(batch_size, global_batch_size, self.world_size),
                 "rank": self.rank,
                 "world_size": self.world_size,
                 "domains": domains,
@@ -227,16 +257,16 @@ class Loader:
                 "stall_timeout_s": stall_timeout_s,
                 "max_bad_fraction": max_bad_fraction,
                 "bad_shards": bad_shards,
-                "images": None if images is None else json.dumps(_images(images, shuffle)),
-                "tokens": None if tokens is None else _tokens(tokens),
-                "class_balance": _class_balance(class_balance),
-                "mixture": _mixture(url, weights, ends, stratified, samples_per_epoch),
-                "cache": _cache(cache_dir, cache_bytes),
-                "fetch": _fetch(fetch or {}),
+                "images": None if images is None else json.dumps(arguments.images(images, shuffle)),
+                "tokens": None if tokens is None else arguments.tokens(tokens),
+                "class_balance": arguments.class_balance(class_balance),
+                "mixture": arguments.mixture(url, weights, ends, stratified, samples_per_epoch),
+                "cache": arguments.cache(cache_dir, cache_bytes),
+                "fetch": arguments.fetch(fetch or {}),
                 "extent_bytes": extent_bytes,
-                "last_batch": _last_batch(drop_last, last_batch),
+                "last_batch": arguments.last_batch(drop_last, last_batch),
                 "format": format,
-                "columns": _columns(columns or {}),
+                "columns": arguments.columns(columns or {}),
                 "target": "classification" if isinstance(target, int) else target,
                 "classes": target if isinstance(target, int) else None,
                 "bad_values": bad_values,
@@ -249,12 +279,20 @@ class Loader:
         self._warned = set()
         self._may_warn_of_replaced = True
         self._warn(2)
+        self._warn_of_empty_batch(2)
         # The state after the last batch handed out, and a flag: iterating continues from there.
         self._state = self._inner.start_state(0, self._shuffle)
         self._fresh = True
+        # True if the epoch of the state was asked for and has no batches left: it is not passed over.
+        self._is_over = False
+        self._may_warn_of_epoch = bool(shuffle)
 
     def __iter__(self):
-        """Starts an epoch: the rest of the one that was loaded or set, else the next one."""
+        """Starts an epoch: the rest of the one that was loaded or set, else the next one.
+
+        An epoch counts as begun when its first batch is handed out: two iterations that begin before that, as in
+        `zip(loader, loader)`, give the same epoch.
+        """
         return self._epoch(self._as_torch)
 
     def __len__(self):
@@ -292,15 +330,24 @@ class Loader:
 
     @property
     def epoch(self):
-        """The epoch that the next batch belongs to, from 0."""
+        """The epoch that the next iteration gives, from 0."""
         return json.loads(self._next_state())["epoch"]
 
     def set_epoch(self, epoch):
-        """Makes the next iteration give `epoch`, from its start; or goes on in the middle of it, if a state in that
-        epoch was just loaded."""
-        if not (self._fresh and json.loads(self._state)["epoch"] == epoch):
-            self._state = self._inner.start_state(epoch, self._shuffle)
-            self._fresh = True
+        """Makes the next iteration give `epoch`, from its start; or its rest, if a state in that epoch was just loaded.
+
+        Of a state after the last batch the rest is empty, and the next iteration gives no batches. So a loop over the epochs
+        from that of a checkpoint on repeats none.
+        """
+        arguments.check_integers({"epoch": epoch}, 1 << 32, may_be_none=False)
+        self._may_warn_of_epoch = False
+        state = json.loads(self._state)
+        if self._fresh and state["epoch"] == epoch:
+            self._is_over = state["batch"] >= len(self)
+            return
+        self._state = self._inner.start_state(epoch, self._shuffle)
+        self._fresh = True
+        self._is_over = False
 
     def state_dict(self):
         """The position after the last batch that was handed out, as a dict of strings and integers.
@@ -320,6 +367,8 @@ class Loader:
         self._inner.check_state(state, self._shuffle)
         self._state = state
         self._fresh = True
+        self._is_over = False
+        self._may_warn_of_epoch = False
 
     def metrics(self):
         """Where the time of all iterations so far went: seconds at work, starved and blocked by stage, bytes, samples."""
@@ -330,7 +379,7 @@ class Loader:
 
         The first of them is also a Python warning of the category `UserWarning`. `metrics()["quarantined"]` counts the
         samples, `metrics()["substituted"]` the rows that others were given in over all iterations, and `Batch.substituted`
-        has the rows of a batch. A damaged block is replaced as a whole; its rows are in `quarantined` alone.
+        has the rows of a batch. A damaged block is replaced as a whole, by another block.
         """
         return self._inner.quarantine()
 
@@ -359,17 +408,43 @@ class Loader:
         self._may_warn_of_replaced = False
         bad = self.quarantine()
         warnings.warn(
-            f"a sample cannot be used and another one is given in its place: {bad[-1] if bad else 'its block is damaged'}; "
+            f"a sample cannot be used, and another one is given in its place: {bad[-1] if bad else 'its block is damaged'}; "
             "`Batch.substituted` has the places of such, `quarantine()` lists what cannot be used, and "
-            '`metrics()["substituted"]` counts the rows',
+            '`metrics()["substituted"]` counts the rows; `max_bad_fraction=0` makes it an error',
             UserWarning,
             stacklevel=frames + 1,
         )
 
+    def _warn_of_empty_batch(self, frames):
+        """Issues a warning if the last batch of an epoch has no sample for some rank."""
+        rows = self._inner.last_batch_rows(self._shuffle)
+        if not 0 < rows < self.world_size:
+            return
+        cure = '`last_batch="drop"` or `"pad"`, or another `global_batch_size`' if self._shuffle else "another `global_batch_size`"
+        warnings.warn(
+            f"the last batch of an epoch has {rows} samples for {self.world_size} ranks, so some ranks get a batch of 0 samples, "
+            f"whose mean is NaN; use {cure}",
+            UserWarning,
+            stacklevel=frames + 1,
+        )
+
+    def _warn_of_epoch(self, frames):
+        """Issues a warning when a worker process begins epoch 0, and no epoch was set."""
+        if not self._may_warn_of_epoch:
+            return
+        self._may_warn_of_epoch = False
+        if ranks.is_worker():
+            warnings.warn(
+                "a loader that is opened in a worker process of a DataLoader begins at epoch 0, so one that is opened for each "
+                "epoch gives the same order each time; call `set_epoch(epoch)`, or use `feedline.WorkerDataset`",
+                UserWarning,
+                stacklevel=frames + 1,
+            )
+
     def _next_state(self):
         """The state that an iteration begun now starts from."""
         state = json.loads(self._state)
-        ended = state["batch"] >= len(self)
+        ended = state["batch"] >= len(self) and not self._is_over
         if ended or not self._fresh:
             return self._inner.start_state(state["epoch"] + 1, self._shuffle)
         return self._state
@@ -379,8 +454,10 @@ class Loader:
         return epoch if self._copies is None else DeviceEpoch(epoch, self._copies(), self._ahead)
 
     def _begin(self):
+        self._warn_of_epoch(5)
         self._state = self._next_state()
         self._fresh = True
+        self._is_over = False
         return self._inner.start(self._state)
 
     def _finished(self, raw):
@@ -467,158 +544,3 @@ class _Epoch:
         """Ends the iteration and its threads."""
         self._remaining = 0
         self._batches.close()
-
-
-_FETCH = (
-    "local_threads",
-    "deadline_s",
-    "attempt_least_s",
-    "attempt_most_s",
-    "least_bytes_per_second",
-    "progress_window_s",
-    "hedge_permille",
-    "hedge_least_s",
-    "backoff_s",
-    "backoff_most_s",
-)
-
-
-def _known(setting, asked, names):
-    """Refuses keys that are not known."""
-    if not isinstance(asked, Mapping):
-        example = "{" + f'"{names[0]}": ...' + "}"
-        raise ConfigError(f"cannot use `{setting}`: it is a {type(asked).__name__}, give a dict such as `{example}`")
-    unknown = set(asked) - set(names)
-    if unknown:
-        known = ", ".join(f"`{name}`" for name in names)
-        raise ConfigError(f"cannot use `{setting}`: `{min(unknown)}` is none of {known}")
-
-
-def _fetch(asked):
-    _known("fetch", asked, _FETCH)
-    return {name: asked.get(name) for name in _FETCH}
-
-
-def _check_unshuffled(given):
-    """Refuses settings of shuffled passes."""
-    for name, is_given in given.items():
-        if is_given:
-            raise ConfigError(
-                f"cannot use `{name}` with `shuffle=False`: samples come once, as they are stored, so it has no effect; remove one "
-                "of the two"
-            )
-
-
-def _last_batch(drop_last, last_batch):
-    if drop_last and last_batch not in ("keep", "drop"):
-        raise ConfigError(
-            f'cannot use `drop_last` with `last_batch="{last_batch}"`: it is short for `last_batch="drop"`; give one of the two'
-        )
-    return "drop" if drop_last else last_batch
-
-
-def _tokens(asked):
-    _known("tokens", asked, ("length", "layout", "pack", "padding_id"))
-    if "length" not in asked:
-        raise ConfigError("cannot use `tokens`: `length` is missing, the number of ids in a row")
-    if "layout" in asked and "pack" in asked:
-        raise ConfigError("cannot use `tokens`: give either `layout` or `pack`")
-    layout = asked.get("layout", "packed" if asked.get("pack", True) else "documents")
-    return {"length": asked["length"], "layout": layout, "padding_id": asked.get("padding_id", 0)}
-
-
-def _class_balance(asked):
-    if asked is None or not isinstance(asked, str):
-        if asked is not None and not len(asked):
-            raise ConfigError("cannot use `class_balance`: it has no weights, use `equal` or one for each class")
-        return None if asked is None else [float(weight) for weight in asked]
-    if asked != "equal":
-        raise ConfigError(f"cannot use `class_balance`: it is `{asked}`, use `equal` or a list of weights")
-    return []
-
-
-def _mixture(url, weights, ends, stratified, samples_per_epoch):
-    if not isinstance(url, (list, tuple)):
-        given = {
-            "weights": weights is not None,
-            "ends": ends != "repeat",
-            "samples_per_epoch": samples_per_epoch is not None,
-            "stratified": stratified,
-        }
-        for name, is_given in given.items():
-            if is_given:
-                raise ConfigError(f"cannot use `{name}`: there is one dataset, give a list of them")
-        return None
-    ends = [ends] * len(url) if isinstance(ends, str) else list(ends)
-    weights = [None] * len(url) if weights is None else [float(weight) for weight in weights]
-    for name, values in (("weights", weights), ("ends", ends)):
-        if len(values) != len(url):
-            raise ConfigError(f"cannot use `{name}`: there are `{len(values)}` of them and `{len(url)}` datasets")
-    return {"weights": weights, "ends": ends, "stratified": stratified, "samples_per_epoch": samples_per_epoch}
-
-
-def _cache(folder, most):
-    if (folder is None) != (most is None):
-        raise ConfigError("cannot make a cache: give both `cache_dir` and `cache_bytes`")
-    return None if folder is None else {"dir": os.fspath(folder), "bytes": most}
-
-
-def _columns(asked):
-    _known("columns", asked, ("x", "y", "image", "tokens", "key"))
-    x = asked.get("x", [])
-    rest = {name: asked.get(name) for name in ("y", "image", "tokens", "key")}
-    return {"x": [x] if isinstance(x, str) else list(x), **rest}
-
-
-def _images(asked, shuffle):
-    """The complete settings of images. Keys are those of `[train.images]`, too."""
-    asked = dict(asked)
-    if isinstance(asked.get("crop"), Mapping):
-        asked["crop"] = _with_kind("images.crop", asked["crop"])
-    if isinstance(asked.get("augment"), (list, tuple)):
-        named = enumerate(asked["augment"])
-        asked["augment"] = [_with_kind(f"images.augment[{place}]", step) for place, step in named]
-        if "crop" not in asked and asked["augment"] and asked["augment"][0]["kind"] == "random_resized_crop":
-            asked["crop"] = {**asked["augment"].pop(0), "kind": "random_resized"}
-    if "crop" in asked:
-        return asked
-    if shuffle:
-        usual = {"crop": {"kind": "random_resized"}, "augment": [{"kind": "horizontal_flip", "probability": 0.5}]}
-    else:
-        larger = max(int(asked.get("height", 1)), int(asked.get("width", 1)))
-        usual = {"crop": {"kind": "center", "shorter_side": -(-larger * 8 // 7)}}
-    return {**usual, **asked}
-
-
-def _with_kind(key, asked):
-    """A crop or a change of images with its name in `kind`; pipeline files call it `type`."""
-    if not isinstance(asked, Mapping):
-        raise ConfigError(f"cannot use loader setting `{key}`: it is `{asked!r}`, use a dict with a `type`")
-    rest = {name: value for name, value in asked.items() if name not in ("kind", "type")}
-    if "kind" in asked and "type" in asked:
-        raise ConfigError(f"cannot use loader setting `{key}`: `type` and `kind` are the same key, so give one of them")
-    if "kind" not in asked and "type" not in asked:
-        raise ConfigError(f"cannot use loader setting `{key}`: it has no `type`, give its name there")
-    return {"kind": asked.get("kind", asked.get("type")), **rest}
-
-
-def _device_prefetch(batches, device):
-    if batches is None:
-        return 2
-    if not isinstance(batches, int) or isinstance(batches, bool) or not 0 <= batches <= 64:
-        raise ConfigError(f"cannot use `device_prefetch`: it is `{batches}`, use a number of batches from 0 to 64")
-    if device is None:
-        raise ConfigError(
-            "cannot use `device_prefetch` without `device`: it counts batches that are copied to a device; set `device`, such as "
-            'to `"cuda:0"`, or remove it. `slabs` sets the number of batches that are ready in the memory of the host'
-        )
-    return batches
-
-
-def _global_batch(batch_size, global_batch_size, world_size):
-    if (batch_size is None) == (global_batch_size is None):
-        raise ConfigError("cannot determine the size of a batch: give either `batch_size` or `global_batch_size`")
-    size = batch_size * world_size if global_batch_size is None else global_batch_size
-    if not 1 <= size < 1 << 32:
-        raise ConfigError(f"cannot use a global batch of `{size}` samples: use `1` to `1073741824`")
-    return size

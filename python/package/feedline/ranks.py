@@ -1,7 +1,9 @@
 """Which rank of how many this process is, and which worker process of a `DataLoader`."""
 
+import multiprocessing
 import os
 import sys
+import warnings
 
 from .errors import ConfigError
 
@@ -16,7 +18,10 @@ def resolve(rank=None, world_size=None):
     worker, workers = worker_of_torch()
     if rank is not None:
         return _checked(int(rank), int(world_size), worker, workers)
-    rank, world_size = _from_torch() or _from_environment() or (0, 1)
+    found = _from_torch() or _from_environment()
+    if found is None and is_spawned_worker():
+        _warn_spawned()
+    rank, world_size = found or (0, 1)
     return rank * workers + worker, world_size * workers
 
 
@@ -26,6 +31,46 @@ def worker_of_torch():
     data = sys.modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (int(info.id), int(info.num_workers))
+
+
+def is_worker():
+    """Returns true in a worker process of a `DataLoader`."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def is_spawned_worker():
+    """Returns true in a worker process of a `DataLoader` that has no copy of its parent's memory, and so no process group."""
+    if not is_worker() or multiprocessing.parent_process() is None:
+        return False
+    method = getattr(multiprocessing.current_process(), "_start_method", None) or multiprocessing.get_start_method()
+    return method != "fork"
+
+
+# Variables that launchers set to the number of processes that they start.
+_SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def _warn_spawned():
+    """Warns that a spawned worker takes its parent for the only rank, with a sign of several ranks if there is one.
+
+    The rank is in the process group of its parent, which it cannot see. As rank 0 of 1 it gives the samples of all ranks.
+    """
+    parent = multiprocessing.parent_process().name
+    size = next((name for name in _SIZES if os.environ.get(name, "1") not in ("", "0", "1")), None)
+    sign = ""
+    if size is not None:
+        sign = f", which seems to be so, as `{size}` is `{os.environ[size]}`"
+    elif parent != "MainProcess":
+        sign = f", which may be so, as process `{parent}` started it"
+    warnings.warn(
+        "a spawned worker process of a DataLoader does not share the process group of its parent, and `RANK` is not set, so "
+        f"the parent counts as the only rank; if it is one of several{sign}, each gives all samples: use "
+        "`feedline.WorkerDataset`, which takes the rank from the process that makes it, or give `rank=rank * num_workers + worker` "
+        "and `world_size=world_size * num_workers`; if it is the only one, set `RANK=0` and `WORLD_SIZE=1`",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _checked(rank, world_size, worker, workers):

@@ -439,7 +439,13 @@ impl RankBatch for Loaded {
     }
 
     fn substituted(&self) -> Vec<usize> {
-        self.batch.substituted().collect()
+        // Rows of documents have as many losses as tokens that are predicted, so that none of them is left out by its row.
+        match self.batch.kind() {
+            BatchKind::Tokens { .. } => Vec::new(),
+            BatchKind::Rows { .. } | BatchKind::Images { .. } | BatchKind::Multi { .. } => {
+                self.batch.substituted().collect()
+            }
+        }
     }
 
     fn state(&self) -> &LoaderState {

@@ -46,7 +46,7 @@ pub(super) fn fill(
             // One that comes several times in an epoch is another image each time.
             let epoch = epoch(window.epoch, window.again(position));
             let row = decode(filler, block, place.row, epoch, scratch, slot)?;
-            if row != place.row {
+            if row != place.row || run.window.is_replaced(place.block) {
                 filled.substituted.push(done);
             }
             place.row = row;

@@ -91,7 +91,8 @@ pub(super) fn find(
     Ok(())
 }
 
-/// Puts good rows in the place of bad ones. Returns which were replaced.
+/// Puts good rows in the place of bad ones. Returns the indices of those that hold another row than the order says, also
+/// because their whole block is damaged.
 fn replace_bad(
     quarantine: &Quarantine,
     run: &LoadedRun,
@@ -103,6 +104,9 @@ fn replace_bad(
         let bad = block.rows.bad();
         let is_bad = |row: u32| bad.binary_search_by_key(&row, |bad| bad.row).is_ok();
         if !is_bad(place.row) {
+            if run.window.is_replaced(place.block) {
+                replaced.push(number);
+            }
             continue;
         }
         let rows = u32::try_from(block.rows.rows()).unwrap_or(u32::MAX);

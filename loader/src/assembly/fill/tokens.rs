@@ -45,11 +45,19 @@ struct RowsToFill<'a> {
 impl RowsToFill<'_> {
     fn documents(self, filled: &mut Filled) -> Result<(), Error> {
         let [mut ids, ..] = self.columns;
-        let Filled { runs, places, .. } = filled;
+        let Filled {
+            runs,
+            places,
+            substituted,
+            ..
+        } = filled;
         for run in runs {
             let first = places.len();
             run.window.window.places(run.positions.clone(), places);
-            for (place, ids) in places[first..].iter().zip(ids.by_ref()) {
+            for (at, (place, ids)) in (first..).zip(places[first..].iter().zip(ids.by_ref())) {
+                if run.window.is_replaced(place.block) {
+                    substituted.push(at);
+                }
                 let rows = tokens(run.window.block(place.block))?;
                 let document = rows.document(place.row as usize);
                 let used = document.len().min(ids.len());
@@ -62,7 +70,12 @@ impl RowsToFill<'_> {
 
     fn packed(self, filled: &mut Filled) -> Result<(), Error> {
         let [mut ids, mut segments, mut positions, ..] = self.columns;
-        let Filled { runs, places, .. } = filled;
+        let Filled {
+            runs,
+            places,
+            substituted,
+            ..
+        } = filled;
         for run in runs {
             let LoadedRun {
                 window,
@@ -91,6 +104,9 @@ impl RowsToFill<'_> {
                 ids[used..].fill(self.padding);
                 segments[used..].fill(0);
                 positions[used..].fill(0);
+                if pieces.iter().any(|piece| window.is_replaced(piece.block)) {
+                    substituted.push(places.len());
+                }
                 let first = pieces.first().expect("a bin has a piece");
                 places.push(WindowPlace {
                     block: first.block,
@@ -104,7 +120,12 @@ impl RowsToFill<'_> {
     /// The columns of segments and positions hold nothing where they are not wanted.
     fn stream(self, filled: &mut Filled) -> Result<(), Error> {
         let [mut ids, mut segments, mut positions, ..] = self.columns;
-        let Filled { runs, places, .. } = filled;
+        let Filled {
+            runs,
+            places,
+            substituted,
+            ..
+        } = filled;
         let mut found = Vec::new();
         for run in runs {
             found.clear();
@@ -114,13 +135,17 @@ impl RowsToFill<'_> {
             for (place, ids) in found.iter().zip(ids.by_ref()) {
                 let mut marks = segments.next().zip(positions.next());
                 let mut documents = 0;
-                let used = read_on(&run.window, *place, ids.len(), |rows, start, to| {
+                let read = read_on(&run.window, *place, ids.len(), |rows, start, to| {
                     copy(&mut ids[to.clone()], &rows.ids, start);
                     if let Some((segments, positions)) = &mut marks {
                         let marks = [&mut segments[to.clone()], &mut positions[to]];
                         mark(rows, start, marks, &mut documents);
                     }
                 })?;
+                let used = read.tokens;
+                if read.is_replaced {
+                    substituted.push(places.len());
+                }
                 ids[used..].fill(self.padding);
                 if let Some((segments, positions)) = marks {
                     segments[used..].fill(0);
@@ -162,28 +187,40 @@ fn mark(rows: &TokenRows, start: usize, [segments, positions]: [&mut [u32]; 2], 
     }
 }
 
+/// Tokens of a row that were found.
+struct TokensRead {
+    tokens: usize,
+    /// True if some of them are of a block that replaces another one.
+    is_replaced: bool,
+}
+
 /// Finds the first tokens at `place`, up to `most`, which may continue in the blocks that follow.
 /// Calls `each` for the part in every block: its documents, the first token in it, and the range of
-/// that part among all. Returns the number of tokens.
+/// that part among all.
 fn read_on(
     window: &LoadedWindow,
     place: TokenPlace,
     most: usize,
     mut each: impl FnMut(&TokenRows, usize, Range<usize>),
-) -> Result<usize, Error> {
+) -> Result<TokensRead, Error> {
     let wanted = most.min(place.tokens as usize);
     let (mut block, mut start, mut used) = (Some(place.block), place.start as usize, 0);
+    let mut is_replaced = false;
     while used < wanted
         && let Some(number) = block
     {
         let rows = tokens(window.block(number))?;
+        is_replaced |= window.is_replaced(number);
         let here = (rows.ids.len() - start).min(wanted - used);
         each(rows, start, used..used + here);
         used += here;
         start = 0;
         block = window.window.next_block(number);
     }
-    Ok(used)
+    Ok(TokensRead {
+        tokens: used,
+        is_replaced,
+    })
 }
 
 /// The document that holds token `token` of a block.

@@ -8,10 +8,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     super::{
-        config::{InputConfig, check_target},
-        names::element_names,
+        config::{ColumnMap, InputConfig, check_target},
+        names::{TARGETS, element_names},
         record::RowContent,
-        roles::{warn_that_all_are_features, warn_without_target},
+        roles::{check_other_targets, warn_that_all_are_features, warn_without_target},
         splits::list,
         warnings::Warnings,
     },
@@ -98,6 +98,7 @@ impl ChosenMdsColumns {
             key,
             warnings: Arc::clone(warnings),
         };
+        wanted.check_targets(map)?;
         if map.names_no_part() {
             wanted.name_unread();
         }
@@ -105,6 +106,33 @@ impl ChosenMdsColumns {
             wanted.warn_of_missing_target(map.x.is_empty());
         }
         Ok((wanted, record))
+    }
+
+    /// Checks columns that are called like a target and are not the one that is read.
+    ///
+    /// # Errors
+    /// A message if it is not clear which one is the target, and the others would be features.
+    fn check_targets(&self, map: &ColumnMap) -> Result<(), String> {
+        let Some((y, _)) = self.y else {
+            return Ok(());
+        };
+        let features = match &self.payload {
+            MdsPayload::Dense(columns, _) if map.x.is_empty() => Some(columns),
+            MdsPayload::Dense(..) | MdsPayload::Images(_) => None,
+            MdsPayload::Tokens(..) => return Ok(()),
+        };
+        let key = self.key.as_ref().map(|key| key.0);
+        let is_feature = |column: usize| {
+            features.is_none_or(|features| features.iter().any(|(feature, ..)| *feature == column))
+        };
+        let names = self.names.iter().enumerate();
+        let others = names
+            .filter(|(column, _)| *column != y && Some(*column) != key && is_feature(*column))
+            .map(|(_, name)| name.as_str())
+            .filter(|name| TARGETS.contains(name));
+        let others: Vec<&str> = others.collect();
+        let y = (self.names[y].as_str(), map.y.is_some());
+        check_other_targets(y, &others, features.is_some(), &self.warnings)
     }
 
     /// Warns that there is no target, where the settings say neither which column it is nor that there is none.

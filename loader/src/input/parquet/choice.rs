@@ -6,8 +6,11 @@ use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::statistics::Statis
 
 use super::super::{
     config::ColumnMap,
-    names::{IMAGES, TOKENS, UNKNOWN_CLASSES},
-    roles::{is_never_feature, warn_of_own_names, warn_that_all_are_features, warn_without_target},
+    names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+    roles::{
+        check_other_targets, is_never_feature, warn_of_own_names, warn_that_all_are_features,
+        warn_without_target,
+    },
     warnings::Warnings,
 };
 
@@ -135,6 +138,32 @@ pub(super) fn warn_of_left_out(
         "columns are left out, since they are no numbers: {named}{more}; name those to read with `columns.x`, or a target \
          with `columns.y`"
     ));
+}
+
+/// Checks columns of numbers that are called like a target and are not the one that is read.
+///
+/// # Errors
+/// A message if it is not clear which one is the target, and the others would be features.
+pub(super) fn check_targets(
+    schema: &Schema,
+    payload: &ParquetPayload,
+    map: &ColumnMap,
+    [y, key]: [&Option<Field>; 2],
+    warnings: &Warnings,
+) -> Result<(), String> {
+    let (Some(y), ParquetPayload::Dense(_) | ParquetPayload::Images(_)) = (y, payload) else {
+        return Ok(());
+    };
+    let is_key = |name: &str| key.as_ref().is_some_and(|key| key.name() == name);
+    let fields = schema.fields().iter();
+    let others = fields
+        .filter(|field| is_number(field.data_type()))
+        .map(|field| field.name().as_str())
+        .filter(|name| TARGETS.contains(name) && name != y.name() && !is_key(name));
+    let others: Vec<&str> = others.collect();
+    let are_features = matches!(payload, ParquetPayload::Dense(_)) && map.x.is_empty();
+    let y = (y.name().as_str(), map.y.is_some());
+    check_other_targets(y, &others, are_features, warnings)
 }
 
 /// Warns that there is no target, where the settings say neither which column it is nor that there is none.

@@ -14,11 +14,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::{
         config::{InputConfig, check_target},
+        foreign::RefusedBytes,
         names::{TARGETS, element_names},
         record::RowContent,
         warnings::Warnings,
     },
-    choice::{ParquetPayload, column, payload, target, warn_of_left_out, warn_of_missing_target},
+    choice::{
+        ParquetPayload, check_targets, column, payload, target, warn_of_left_out,
+        warn_of_missing_target,
+    },
     convert::{cast, dense, get, image_bytes, tokens, without_nulls},
 };
 use crate::input::block_rows::{BlockRows, BlockTarget, DenseRows, ImageRows, TokenRows};
@@ -56,6 +60,7 @@ impl ChosenParquetColumns {
             (None, _) => TARGETS.iter().find_map(|name| column(schema, name).ok()),
         };
         let payload = payload(first, map, y.as_ref(), key.as_ref())?;
+        check_targets(schema, &payload, map, [&y, &key], warnings)?;
         warn_of_left_out(schema, &payload, map, [&y, &key], warnings);
         if y.is_none() && config.target.is_none() {
             warn_of_missing_target(schema, &payload, map, key.as_ref(), warnings);
@@ -160,9 +165,9 @@ impl ChosenParquetColumns {
     }
 
     /// The rows of a row group, with keys if there is a key column; then the second value is true.
-    pub(super) fn rows(&self, batch: &RecordBatch) -> Result<(BlockRows, bool), String> {
+    pub(super) fn rows(&self, batch: &RecordBatch) -> Result<(BlockRows, bool), RefusedBytes> {
         let rows = batch.num_rows();
-        let y = self.target_of(batch)?;
+        let y = self.target_of(batch).map_err(RefusedBytes::Content)?;
         let keys = self.keys(batch)?;
         let keyed = keys.is_some();
         let keys = keys.unwrap_or_default();
@@ -224,7 +229,12 @@ impl ChosenParquetColumns {
                 BlockTarget::Regression(y.as_primitive::<Float32Type>().values().clone())
             }
             TargetKind::Classification { .. } => {
-                let y = cast(&column, &DataType::Int32, field.name())?;
+                let y = cast(&column, &DataType::Int32, field.name()).map_err(|reason| {
+                    format!(
+                        "a value of the target is no class, which are integers of 32 bits: {reason}; to read it as a number, set \
+                         `target` to regression"
+                    )
+                })?;
                 BlockTarget::Classification(y.as_primitive::<Int32Type>().values().clone())
             }
         })

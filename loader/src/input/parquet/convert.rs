@@ -35,7 +35,8 @@ pub(super) fn without_nulls(column: &dyn Array, name: &str) -> Result<(), String
         .find(|row| nulls.is_null(*row))
         .unwrap_or(0);
     Err(format!(
-        "column `{name}` has `{}` nulls, the first in row `{row}`; fill them or drop those rows",
+        "column `{name}` has `{}` nulls, the first in row `{row}`; fill them or drop those rows: `bad_values` holds for NaN, \
+         which pandas writes as null, and not for nulls",
         nulls.null_count()
     ))
 }

@@ -1,5 +1,6 @@
 //! Datasets of every format, read whole.
 
+mod columns;
 mod damage;
 mod fixtures;
 mod mds;

@@ -272,7 +272,7 @@ async fn a_null_is_refused_with_its_place() {
     let error = failure(&open(&store, &InputConfig::default()).await, &store).await;
     assert!(
         error.contains(
-            "column `a` has `2` nulls, the first in row `1`; fill them or drop those rows"
+            "column `a` has `2` nulls, the first in row `1`; fill them or drop those rows: `bad_values`"
         ),
         "{error}"
     );

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use super::{
     label::Label,
     members::SampleMembers,
-    rows::TakenRows,
+    rows::{TakenRows, key_in},
     walk::{ArchiveSample, ArchiveWindow, Problem, walk},
 };
 use crate::input::{
@@ -90,6 +90,13 @@ impl SampleDecoder {
             let image = sample.image.clone().unwrap_or(0..0);
             let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
             taken.spans.push((at(image.start), at(image.end)));
+            if let Some(name) = &self.wanted.key {
+                let json = sample.json.as_deref().ok_or("it has no member `json`");
+                let read = json
+                    .map_err(str::to_owned)
+                    .and_then(|json| key_in(json, name));
+                key = Some(read.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?);
+            }
         }
         let name_hash = || xxh3_64_with_seed(sample.key.as_bytes(), seed);
         taken.keys.push(key.unwrap_or_else(name_hash));

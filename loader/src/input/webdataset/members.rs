@@ -12,6 +12,8 @@ pub(super) struct SampleMembers {
     pub(super) image: Option<String>,
     /// Extension of labels, or key in a `json` member, if one is asked for.
     pub(super) label: Option<String>,
+    /// Key of an image's sample in its `json` member, where an export has it there.
+    pub(super) key: Option<String>,
     /// Numbers to read from `json` members, in place of images.
     pub(super) row: Option<JsonRow>,
 }

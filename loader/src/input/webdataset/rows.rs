@@ -92,6 +92,11 @@ impl TakenRows {
     }
 }
 
+/// The key of a sample in the `json` member `text`.
+pub(super) fn key_in(text: &[u8], name: &str) -> Result<u64, String> {
+    key(&object(text)?, name)
+}
+
 fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
     serde_json::from_slice(text).map_err(|e| format!("its json cannot be read: {e}"))
 }

@@ -31,7 +31,7 @@ pub(super) struct ArchiveSample {
     pub(super) label: Option<Label>,
     /// One found in a `json` member by a usual name.
     pub(super) json_label: Option<Label>,
-    /// The `json` member, where rows are read from it.
+    /// The `json` member, where rows or keys are read from it.
     pub(super) json: Option<Bytes>,
     pub(super) extensions: Vec<String>,
 }
@@ -177,7 +177,7 @@ async fn member(
             sample.key
         )));
     }
-    if wanted.row.is_some() && extension == "json" {
+    if (wanted.row.is_some() || wanted.key.is_some()) && extension == "json" {
         check_length(&data, sample)?;
         sample.json = Some(window.get(data.clone()).await?);
     }

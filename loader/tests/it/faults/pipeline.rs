@@ -72,12 +72,14 @@ async fn fault_02_a_damaged_block_is_set_aside_and_the_same_samples_stand_in_on_
         .collect();
     for world in [1, 2, 5] {
         let mut joined = vec![Vec::new(); expected.len()];
+        let mut substituted = 0;
         for rank in 0..world {
             let loader = open(&store, &of_rank(&config, rank, world)).await;
             let batches = loader.epoch(loader.start_state()).unwrap();
             for (joined, batch) in joined.iter_mut().zip(collect(batches)) {
                 joined.extend(batch);
             }
+            substituted += loader.metrics().substituted;
             if world == 1 {
                 let listed: Vec<_> = loader
                     .quarantine()
@@ -94,7 +96,33 @@ async fn fault_02_a_damaged_block_is_set_aside_and_the_same_samples_stand_in_on_
             }
         }
         assert_eq!(joined, expected, "world {world}");
+        assert_eq!(substituted, 160, "world {world}");
     }
+}
+
+#[tokio::test]
+async fn fault_02_rows_in_the_place_of_a_damaged_block_are_named_as_substituted() {
+    let store = Store::memory();
+    let manifest = publish_train(&store, SHARDS).await;
+    damage(&store, &manifest, 0, &[3]).await;
+    let config = LoaderConfig {
+        max_bad_fraction: 0.14,
+        ..config(96)
+    };
+    let loader = open(&store, &config).await;
+    let (mut seen, mut repeated, mut named) = (BTreeSet::new(), 0, 0);
+    for batch in loader.sequential().unwrap() {
+        let batch = batch.unwrap();
+        let substituted: Vec<usize> = batch.substituted().collect();
+        named += substituted.len();
+        for (row, sample) in samples(&batch).into_iter().enumerate() {
+            if !substituted.contains(&row) {
+                repeated += usize::from(!seen.insert(sample));
+            }
+        }
+    }
+    assert_eq!((seen.len() as u64, repeated), (SAMPLES - 40, 0));
+    assert_eq!(named, 40);
 }
 
 #[tokio::test]
