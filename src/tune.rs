@@ -1,6 +1,9 @@
 //! `feedline tune`: the configuration of a trial, and the table of trials.
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 use feedline_schemas::config::{Loaded, TrainConfig};
 use feedline_trainer::tune::{Trial, TuneReport};
@@ -38,6 +41,46 @@ pub(crate) fn made(
         error => ("train".to_owned(), error.to_string()),
     })?;
     Ok(train.clone())
+}
+
+/// Section `[train]` of the best `values`, whose lines go in place of those of the pipeline file, which has
+/// this `text`. A table of the file with a searched key is repeated as a whole: TOML extends no inline
+/// table.
+pub(crate) fn best_section(text: &str, values: &BTreeMap<String, Value>) -> String {
+    let file: toml::Table = toml::from_str(text).unwrap_or_default();
+    let train = file.get("train").and_then(toml::Value::as_table);
+    let mut tables: BTreeMap<&str, toml::Table> = BTreeMap::new();
+    let mut section = "[train]\n".to_owned();
+    for (key, value) in values {
+        let key = key.strip_prefix("train.").unwrap_or(key);
+        let is_in_table = key.split_once('.').is_some_and(|(name, path)| {
+            let written = train.and_then(|train| train.get(name)?.as_table());
+            let (Some(written), Ok(value)) = (written, toml::Value::try_from(value)) else {
+                return false;
+            };
+            let table = tables.entry(name).or_insert_with(|| written.clone());
+            set_value(table, path, value)
+        });
+        if !is_in_table {
+            // JSON's numbers, texts and lists are TOML's too.
+            section += &format!("{key} = {value}\n");
+        }
+    }
+    for (name, table) in tables {
+        section += &format!("{name} = {}\n", toml::Value::Table(table));
+    }
+    section
+}
+
+/// Sets the value at a path of keys. Returns false if it leads through something that is no table.
+fn set_value(table: &mut toml::Table, path: &str, value: toml::Value) -> bool {
+    let Some((name, rest)) = path.split_once('.') else {
+        table.insert(path.to_owned(), value);
+        return true;
+    };
+    let empty = || toml::Value::Table(toml::Table::new());
+    let below = table.entry(name).or_insert_with(empty).as_table_mut();
+    below.is_some_and(|below| set_value(below, rest, value))
 }
 
 impl Text for TuneReport {
@@ -86,4 +129,45 @@ fn row(trial: &Trial, mark: &str) -> String {
         return row;
     }
     row.chars().take(WIDTH - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn section(text: &str, values: &[(&str, Value)]) -> String {
+        let values = values.iter().cloned();
+        let values = values.map(|(key, value)| (key.to_owned(), value));
+        let section = best_section(text, &values.collect());
+        let parsed: Result<toml::Table, _> = toml::from_str(&section);
+        assert!(parsed.is_ok(), "{section}");
+        section
+    }
+
+    #[test]
+    fn a_table_of_the_file_is_repeated_with_the_best_values_and_its_other_keys() {
+        let values = [
+            ("train.learning_rate", json!(0.01)),
+            ("train.model.hidden", json!([32])),
+            ("train.model.image.width", json!(8)),
+        ];
+        let begin = "[train]\nlearning_rate = 0.01\n";
+        for file in [
+            "[train]\nmodel = { type = \"mlp\", hidden = [16] }\n",
+            "[train.model]\ntype = \"mlp\"\nhidden = [16]\n",
+        ] {
+            let found = section(file, &values);
+            let rest = found.strip_prefix(begin).unwrap();
+            let table: toml::Table = toml::from_str(rest).unwrap();
+            let expected = "model = { type = \"mlp\", hidden = [32], image = { width = 8 } }";
+            let expected: toml::Table = toml::from_str(expected).unwrap();
+            assert_eq!(table, expected, "{found}");
+            assert_eq!(rest.lines().count(), 1, "{found}");
+        }
+        let dotted = "model.hidden = [32]\nmodel.image.width = 8\n";
+        let found = section("[train]\nepochs = 2\n", &values);
+        assert_eq!(found, format!("{begin}{dotted}"));
+    }
 }

@@ -55,6 +55,10 @@ pub struct CheckpointHeader {
     /// Meaning of the token ids of a text; absent where the model reads no text, and in checkpoints of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_ids: Option<TextIds>,
+    /// Hashes of the transform that makes features and targets; absent where the model reads no rows of features, and in
+    /// checkpoints of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<TransformHashes>,
     /// Resolved training configuration.
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.
@@ -89,6 +93,17 @@ pub enum TextIds {
     Tokenizer(Hash128),
     /// Known characters in the order of their ids; the first has id 1.
     Characters(String),
+}
+
+/// Hashes of what a transform has fitted, whatever the order of its columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransformHashes {
+    /// xxh3-128 of the inputs and steps that make the features.
+    pub features: Hash128,
+    /// xxh3-128 of the scales of the targets that are numbers; absent without such targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Hash128>,
 }
 
 /// State of early stopping.

@@ -452,6 +452,7 @@ fn checkpoint() -> CheckpointHeader {
         features: ["size", "kind=a", "kind=b"].map(String::from).to_vec(),
         targets: Vec::new(),
         text_ids: None,
+        transform: None,
         config: TrainConfig::default(),
         early_stopping: EarlyStopping {
             best: Some(best()),

@@ -1,5 +1,7 @@
 //! `feedline tune`: a search for the best values of keys.
 
+use std::{collections::BTreeMap, fs};
+
 use serde_json::Value;
 
 use super::{tools::Tools, work::PipelineWork};
@@ -17,9 +19,11 @@ pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result
     let changed = work.training_dataset_warning(consequence).await;
     let folder = work.root.child("tune");
     let loaded = work.loaded.clone();
+    let text = fs::read_to_string(&pipeline.file).unwrap_or_default();
     let search = move || {
         let make = |values: &[(String, Value)]| tune::made(&loaded, values);
-        feedline_trainer::tune::tune(&config, &make, &folder, &context).map_err(Box::new)
+        let section = |values: &BTreeMap<String, Value>| tune::best_section(&text, values);
+        feedline_trainer::tune::tune(&config, &make, &section, &folder, &context).map_err(Box::new)
     };
     let report = tokio::task::spawn_blocking(search).await?;
     let mut report = report.map_err(|e| work.trainer_error(*e))?;

@@ -213,6 +213,10 @@ fn a_model_keeps_its_transform_when_the_dataset_is_fitted_anew() {
             )) && refused.contains("--run"),
             "{refused}"
         );
+        // Only new rows can have another transform than the dataset.
+        let is_predict = command[0] == "predict";
+        let names_runs = refused.contains("or name a run with `--run`");
+        assert_eq!(names_runs, is_predict, "{refused}");
     }
     let refused = words(&run(at, &["eval", file, "--run", &first]).expect(1).stderr);
     assert!(

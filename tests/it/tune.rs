@@ -94,6 +94,13 @@ fn a_search_shows_its_trials_and_wrong_keys_are_named_with_the_nearest() {
         shown.contains("* best") && shown.contains("[train]\nlearning_rate = "),
         "{shown}"
     );
+    // The file has `model` as an inline table, which TOML extends by no key below it.
+    let pages = files(&folder.path().join("out/tune"));
+    let page = pages.iter().find(|(path, _)| path.ends_with("report.html"));
+    let page = String::from_utf8_lossy(&page.unwrap().1);
+    for text in [&shown[..], &page[..]] {
+        assert!(text.contains("\nmodel = {"), "{text}");
+    }
     assert!(
         shown.lines().take(4).all(|l| l.chars().count() <= 100),
         "{shown}"

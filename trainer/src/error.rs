@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// There are runs, and the model of none can be used.
     #[error(
-        "no finished run in `{url}` fits dataset `{dataset}`: {reasons}; train on this dataset, or name a run with `--run`"
+        "no finished run in `{url}` fits dataset `{dataset}`: {reasons}; train on this dataset{otherwise}"
     )]
     NoFittingRun {
         /// Folder of runs.
@@ -65,6 +65,9 @@ pub enum Error {
         dataset: String,
         /// The newest runs and why each does not fit.
         reasons: String,
+        /// Further advice with its separator: a run that does not fit is used if it is named, or why it is
+        /// not.
+        otherwise: String,
     },
     /// The model of a run would be wrong on a dataset.
     #[error("the model of run `{run}` cannot be used on dataset `{dataset}`: {reason}")]
@@ -184,6 +187,19 @@ pub enum Error {
         /// Error of the write.
         source: Box<Self>,
     },
+    /// The stop flag was set while the ranks waited for each other.
+    #[error(
+        "rank `{rank}` was interrupted while it waited for the other ranks at `{address}`: {reason}; it has trained nothing, so \
+         start all ranks again with the same command"
+    )]
+    InterruptedRendezvous {
+        /// This rank.
+        rank: usize,
+        /// Address of the rendezvous.
+        address: String,
+        /// Missing ranks.
+        reason: String,
+    },
     /// The run was told to stop, and its folder did not do in time what was left to do.
     #[error(
         "`{url}` was not read or written in {seconds} s; check the folder's storage, then resume the run"
@@ -289,7 +305,9 @@ impl Classified for Error {
             | Self::NotFinite { .. }
             | Self::TooManySkipped { .. }
             | Self::Diverged { .. } => ErrorKind::Data,
-            Self::Interrupted { .. } | Self::InterruptedUnsaved { .. } => ErrorKind::Cancelled,
+            Self::Interrupted { .. }
+            | Self::InterruptedUnsaved { .. }
+            | Self::InterruptedRendezvous { .. } => ErrorKind::Cancelled,
             Self::TooSlow { .. }
             | Self::Busy { .. }
             | Self::Rank { .. }

@@ -1,17 +1,21 @@
 //! Identity of a run, and its record in a checkpoint.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     Versioned,
     checkpoint::{
         CheckpointHeader, EarlyStopping, GuardState, LossScale, Plateau, RunningLoss, TextIds,
+        TransformHashes,
     },
     config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
     manifest::Layout,
     report::ImagesReport,
-    transform::TransformArtefact,
+    transform::{FittedTarget, TransformArtefact},
 };
+use serde_json::Value;
 
 use crate::{
     checkpoint::Snapshot,
@@ -52,6 +56,8 @@ pub(crate) struct InputNames {
     pub(crate) features: Vec<String>,
     /// Meaning of the token ids of a text; none where samples have no text.
     pub(crate) text_ids: Option<TextIds>,
+    /// Hashes of the transform that makes the features; none where samples have none.
+    pub(crate) transform: Option<TransformHashes>,
 }
 
 /// Names of the features and of the token ids of samples of this layout, as far as it has them.
@@ -68,9 +74,71 @@ pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> I
         Layout::Multi { tokens, .. } => tokens.is_some(),
         Layout::Dense { .. } | Layout::Images { .. } => false,
     };
+    let has_features = !features.is_empty();
     InputNames {
         features,
         text_ids: text_ids(transform).filter(|_| has_text),
+        transform: has_features.then(|| transform_hashes(transform)),
+    }
+}
+
+/// Hashes of what a transform fitted for features and for targets that are numbers, whatever the order of columns.
+fn transform_hashes(transform: &TransformArtefact) -> TransformHashes {
+    let applied = transform.applied();
+    let hash = |value: Value| Hash128::of(sorted_by_name(value).to_string().as_bytes());
+    let features = serde_json::to_value((
+        &applied.null_values,
+        &applied.missing_values,
+        &applied.inputs,
+        &applied.steps,
+        &applied.signs,
+    ));
+    // One target has no name in a model, several are matched by theirs.
+    let are_many = !applied.other_targets.is_empty();
+    let scale = |target: &FittedTarget| match target {
+        FittedTarget::Regression {
+            column,
+            scale,
+            offset,
+            ..
+        } => {
+            let name = if are_many {
+                column.clone()
+            } else {
+                String::new()
+            };
+            Some((name, *scale, *offset))
+        }
+        FittedTarget::Classification { .. } => None,
+    };
+    let mut scales: Vec<(String, f64, f64)> = applied.targets().filter_map(scale).collect();
+    scales.sort_by(|a, b| a.0.cmp(&b.0));
+    TransformHashes {
+        features: hash(features.unwrap_or_default()),
+        targets: (!scales.is_empty())
+            .then(|| hash(serde_json::to_value(&scales).unwrap_or_default())),
+    }
+}
+
+/// JSON whose keys are in order, and whose lists of named objects are in that of their names.
+fn sorted_by_name(value: Value) -> Value {
+    match value {
+        Value::Array(values) => {
+            let mut values: Vec<Value> = values.into_iter().map(sorted_by_name).collect();
+            let name = |value: &Value| value.get("name")?.as_str().map(str::to_owned);
+            if values.iter().all(|value| name(value).is_some()) {
+                values.sort_by_key(name);
+            }
+            Value::Array(values)
+        }
+        Value::Object(entries) => {
+            let entries = entries.into_iter();
+            let sorted: BTreeMap<String, Value> = entries
+                .map(|(key, value)| (key, sorted_by_name(value)))
+                .collect();
+            Value::Object(sorted.into_iter().collect())
+        }
+        value => value,
     }
 }
 
@@ -261,6 +329,7 @@ impl RunPlan {
             features: self.features.features.clone(),
             targets: self.task.targets(),
             text_ids: self.features.text_ids.clone(),
+            transform: self.features.transform.clone(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
@@ -310,7 +379,9 @@ mod tests {
     use feedline_schemas::{
         config::TrainConfig,
         manifest::TokenType,
-        transform::{FittedCharacters, FittedTokens},
+        transform::{
+            FittedCharacters, FittedStandardize, FittedStep, FittedTokens, InputColumn, InputKind,
+        },
         units::ByteSize,
     };
 
@@ -332,6 +403,49 @@ mod tests {
         assert_ne!(plain, of(&|config| config.checkpoint.every_steps += 1));
         let short = ByteSize::new(4);
         assert_ne!(plain, of(&|config| config.parallel.bucket_bytes = short));
+    }
+
+    /// A transform that standardizes columns by these means, with a target of this scale.
+    fn standardizing(means: &[(&str, f64)], scale: f64) -> TransformArtefact {
+        let column = |(name, mean): &(&str, f64)| FittedStandardize {
+            name: (*name).to_owned(),
+            mean: *mean,
+            deviation: 2.0,
+            scale: 2.0,
+            constant: false,
+            groups: None,
+        };
+        let input = |(name, _): &(&str, f64)| InputColumn {
+            name: (*name).to_owned(),
+            kind: InputKind::Numeric,
+        };
+        TransformArtefact {
+            fitted_rows: 7,
+            inputs: means.iter().map(input).collect(),
+            steps: vec![FittedStep::Standardize {
+                columns: means.iter().map(column).collect(),
+            }],
+            ..artefact(Some(FittedTarget::Regression {
+                column: "y".into(),
+                mean: 1.0,
+                scale,
+                offset: 1.0,
+            }))
+        }
+    }
+
+    #[test]
+    fn hashes_of_a_transform_follow_its_numbers_and_not_the_order_of_its_columns() {
+        let of = |means: &[(&str, f64)], scale| transform_hashes(&standardizing(means, scale));
+        let plain = of(&[("age", 3.5), ("size", 9.0)], 2.0);
+        assert_eq!(of(&[("size", 9.0), ("age", 3.5)], 2.0), plain);
+        let other_mean = of(&[("age", 3.5), ("size", 9.5)], 2.0);
+        assert_ne!(other_mean.features, plain.features);
+        assert_eq!(other_mean.targets, plain.targets);
+        let other_scale = of(&[("age", 3.5), ("size", 9.0)], 2.5);
+        assert_eq!(other_scale.features, plain.features);
+        assert_ne!(other_scale.targets, plain.targets);
+        assert_eq!(transform_hashes(&artefact(None)).targets, None);
     }
 
     #[test]

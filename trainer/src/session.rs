@@ -168,7 +168,7 @@ impl<'a, D: Data> TrainSession<'a, D> {
         {
             let mut status = watch.tracker.change();
             status.steps_planned = schedule.total_steps;
-            status.parameters = engine.model().layout().trained_len() as u64;
+            status.parameters = engine.trained_len();
         }
         Ok(Self {
             saving: Saving::new(Saver::new(folder.clone(), checkpoints)),

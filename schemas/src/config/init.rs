@@ -40,6 +40,10 @@ pub struct InitConfig {
     /// in the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// If true, weights that were trained on features or targets of another transform than that of
+    /// the dataset (other means, scales, fill values or categories) give no warning. Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_other_transform: bool,
 }
 
 /// Layout and names of weights in a safetensors file.
@@ -87,4 +91,12 @@ impl WeightLayout {
 
 const fn yes() -> bool {
     true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }

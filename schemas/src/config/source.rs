@@ -104,8 +104,9 @@ pub struct SourceConfig {
     /// `rest`: path of an error in a page with status 200, for APIs that report errors with a
     /// success status. If its value is not null, false, zero or empty, the request is retried as
     /// after an error of the server. Default: `error` and `errors` of a page without records are
-    /// errors, and beside records of JSON a warning (`errors_beside_records`). Empty (`""`): no path
-    /// is checked.
+    /// errors, and beside records of JSON a warning (`errors_beside_records`). Beside an empty list of
+    /// JSON, so are `success` and `ok` if false, and `status` if `error`, `fail`, `failed` or
+    /// `failure`. Empty (`""`): no path is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
     /// `html`: selection of pages, and rate limiting of the crawl.
@@ -363,7 +364,8 @@ pub enum FileFormat {
     /// has `label`, an integer.
     Idx,
     /// Plain text in UTF-8, or in UTF-16 with a byte order mark; never chosen by name. A record is
-    /// `text`: the complete file, or a part between two occurrences of `text.separator`.
+    /// `text`: the complete file, or a part between two occurrences of `text.separator`; and `path`
+    /// and `folder` of the file, as for images.
     Text,
     /// Image files; never chosen by name. A record is one file: `image`, its bytes; `path`, its
     /// path below the folder of `url` (the part before the first wildcard); and `folder`, the name

@@ -100,10 +100,10 @@ pub struct TrainConfig {
     /// Policy for a model that is no better than a baseline on the validation split, or without one
     /// on the test split. The baseline looks at no feature: it predicts the mean, or the most
     /// frequent class, of the training split; for a quantile other than 0.5, whose `pinball` loss is
-    /// compared, the best constant of the split's other rows. `warn` reports it; `fail` also ends
-    /// the command with exit code 1 after everything is saved; `ignore` reports nothing. A forecast with
-    /// a larger error than the best naive forecast of the dataset is a warning, unless `ignore`.
-    /// Default `warn`.
+    /// compared, the best constant of the split's other rows; for tokens, the frequencies of the
+    /// split's other ids. `warn` reports it; `fail` also ends the command with exit code 1 after
+    /// everything is saved; `ignore` reports nothing. A forecast with a larger error than the best
+    /// naive forecast of the dataset is a warning, unless `ignore`. Default `warn`.
     #[serde(skip_serializing_if = "BaselinePolicy::is_warn")]
     pub require_better_than_baseline: BaselinePolicy,
     /// Number of steps between lines of metrics. Default 50.

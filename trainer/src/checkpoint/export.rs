@@ -15,7 +15,10 @@ use crate::{
     checkpoint::run_folder::runtime,
     error::{Error, config as wrong},
     model::{
-        init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY},
+        init::{
+            CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY,
+            TRANSFORM_KEY,
+        },
         input::Statistics,
         interface::Build,
         pytorch_layout::{self, NamedTensor},
@@ -66,7 +69,8 @@ pub fn export(
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
 /// model, by its name or PyTorch's. The metadata entry `feedline.layout` names the layout; that of a classifier's entry
 /// `classes`, or that of a model of several targets `targets`, is the JSON list of their names by output, and `features` that of
-/// the features of a row in order, and `text_ids` the meaning of the token ids of a text. `train.init` reads such files. Blocks.
+/// the features of a row in order, `transform` the hashes of the transform that makes them and scales targets, and `text_ids` the
+/// meaning of the token ids of a text. `train.init` reads such files. Blocks.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that do not exist or that PyTorch has no
@@ -108,11 +112,15 @@ pub fn export_run(
 }
 
 /// The metadata of a file in this layout, of a model whose outputs are for these classes or targets, if for any, and that reads
-/// rows of these features and texts of these ids, if any, and images normalised like this.
+/// rows of these features, made by this transform, and texts of these ids, if any, and images normalised like this.
 fn metadata(
     layout: WeightLayout,
     [classes, targets]: [&[String]; 2],
-    InputNames { features, text_ids }: &InputNames,
+    InputNames {
+        features,
+        text_ids,
+        transform,
+    }: &InputNames,
     images: Option<&ImagesReport>,
 ) -> HashMap<String, String> {
     let mut entries = HashMap::from([(LAYOUT_KEY.to_owned(), layout.name().to_owned())]);
@@ -129,6 +137,10 @@ fn metadata(
     if let Some(text_ids) = text_ids {
         let text = serde_json::to_string(text_ids).expect("texts are JSON");
         entries.insert(TEXT_IDS_KEY.to_owned(), text);
+    }
+    if let Some(transform) = transform {
+        let text = serde_json::to_string(transform).expect("texts are JSON");
+        entries.insert(TRANSFORM_KEY.to_owned(), text);
     }
     if let Some(images) = images {
         let statistics: Statistics = [images.mean, images.deviation];

@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use crate::{
     data::task::Task,
-    float_casts::exact_len,
+    float_casts::{exact, exact_len},
     model::layers::Layout,
     optim::{
         loss::Loss,
@@ -26,6 +26,7 @@ pub(crate) fn warnings(config: &TrainConfig, schedule: &Schedule, layout: &Layou
         of_steps(schedule),
         of_patience(config, schedule),
         of_guard(&config.guard),
+        of_average(config, schedule),
         of_skip(config, layout),
         of_dropout(config, layout),
         config.lora.as_ref().and_then(|lora| of_rank(lora, layout)),
@@ -161,6 +162,26 @@ fn of_patience(config: &TrainConfig, schedule: &Schedule) -> Option<Warning> {
     })
 }
 
+/// Least fraction of initial weights in an average, after the last step, that is too large.
+const INITIAL_FRACTION: f64 = 0.5;
+
+/// A moving average that is mostly the initial weights even after the last step: their fraction is the decay to the power of
+/// the steps. With a warm-up of the decay they lose their influence early.
+fn of_average(config: &TrainConfig, schedule: &Schedule) -> Option<Warning> {
+    let average = config.average.as_ref().filter(|average| !average.warmup)?;
+    let (decay, steps) = (average.decay, schedule.total_steps);
+    let initial = (exact(steps) * decay.ln()).exp();
+    (initial >= INITIAL_FRACTION).then(|| {
+        let message = format!(
+            "the run has {}, and `train.average.decay = {decay}` without `train.average.warmup` leaves {:.1} % of the initial \
+             weights in the average that is kept: lower the decay, or set `train.average.warmup = true`",
+            counted(steps, "step"),
+            100.0 * initial
+        );
+        Warning::new("slow_average", message).with_key("train.average.decay")
+    })
+}
+
 /// Keys of a guard that is off.
 fn of_guard(guard: &GuardConfig) -> Option<Warning> {
     let usual = GuardConfig::default();
@@ -230,7 +251,7 @@ fn of_frozen_base(config: &TrainConfig) -> Option<Warning> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::{ScheduleConfig, ScheduleKind};
+    use feedline_schemas::config::{AverageConfig, ScheduleConfig, ScheduleKind};
 
     use super::*;
     use crate::optim::schedule;
@@ -311,6 +332,18 @@ mod tests {
         };
         assert_eq!(of_rank(400), ["train.lora.rank", "train.lora"]);
         assert_eq!(of_rank(4), ["train.lora"]);
+    }
+
+    #[test]
+    fn an_average_that_keeps_most_of_the_initial_weights_is_named() {
+        // Of 160 steps, 0.9957 to the power of 160 is 0.502, and 0.9956 to that power 0.494.
+        let of = |decay, warmup| with(|c| c.average = Some(AverageConfig { decay, warmup }));
+        let none: [&str; 0] = [];
+        assert_eq!(of(0.99999, false), ["train.average.decay"]);
+        assert_eq!(of(0.9957, false), ["train.average.decay"]);
+        assert_eq!(of(0.9956, false), none);
+        assert_eq!(of(0.0, false), none);
+        assert_eq!(of(0.99999, true), none);
     }
 
     #[test]

@@ -218,6 +218,7 @@ impl TrainSettings {
             loader: self.config.loader.order(),
             init: self.config.init.clone().map(|init| InitConfig {
                 from: String::new(),
+                allow_other_transform: false,
                 ..init
             }),
             parallel: self.config.parallel.numbers(),

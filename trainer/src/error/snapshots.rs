@@ -16,8 +16,8 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
-        AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved, TooSlow, Busy, Rank,
-        StateMissing, Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
+        AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved,
+        InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing, Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
     let mut samples = of_runs();
     samples.extend(of_training());
@@ -62,6 +62,7 @@ fn of_runs() -> Vec<Error> {
             url: "file:///data/train".into(),
             dataset: dataset(),
             reasons: "`0123456789abcdef` has 5 features and the dataset 6".into(),
+            otherwise: ", or name a run with `--run`".into(),
         },
         Error::UnfitRun {
             run: "0123456789abcdef".into(),
@@ -151,6 +152,11 @@ fn of_machines() -> Vec<Error> {
             rank: 1,
             address: "10.0.0.1:29500".into(),
             reason: "rank 0 is absent after 300 s; start it, or raise `train.parallel.rendezvous_timeout_s`".into(),
+        },
+        Error::InterruptedRendezvous {
+            rank: 0,
+            address: "10.0.0.1:29500".into(),
+            reason: "these ranks have not come: 1".into(),
         },
         Error::WeightsDiffer {
             step: Step::new(100),

@@ -195,6 +195,12 @@ impl ModelEngine {
         self.passes.trained(self.model.layout())
     }
 
+    /// Count of trained numbers, without frozen parameters.
+    pub(crate) fn trained_len(&self) -> u64 {
+        let trained = self.trained();
+        trained.iter().map(|p| p.range.len() as u64).sum()
+    }
+
     /// The same, with batches cut like this.
     pub(crate) fn with_cut(self, cut: BatchCut) -> Self {
         let cut = cut.of_model(self.model.layout());

@@ -6,19 +6,22 @@ mod matrix_layout;
 mod output_order;
 mod renaming;
 mod text_ids;
+mod transform_hashes;
 mod warnings;
 mod weights_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
+    checkpoint::TransformHashes,
     config::{InitConfig, WeightLayout},
     report::Warning,
 };
 
 pub use self::weights_file::split;
 pub(crate) use self::weights_file::{
-    CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY, Weights,
+    CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, TEXT_IDS_KEY,
+    TRANSFORM_KEY, Weights,
 };
 use self::{
     differences::Differences, feature_order::arrange_rows, matrix_layout::FileMatrix,
@@ -85,7 +88,11 @@ impl Weights {
             .collect();
         let mut warnings = Warnings::default();
         let places = self.match_outputs(config, target, head.as_ref(), &taken, &mut warnings)?;
-        let InputNames { features, text_ids } = target.features;
+        let InputNames {
+            features,
+            text_ids,
+            transform,
+        } = target.features;
         if let Some(text_ids) = text_ids {
             let parameters = (layout, head.as_ref());
             let of_file = (&taken, &tensors);
@@ -93,6 +100,18 @@ impl Weights {
         }
         let readers = layout.readers(features.len());
         let moved = self.match_features(features, &readers, &taken, &mut warnings)?;
+        if let Some(transform) = transform.as_ref().filter(|_| !config.allow_other_transform) {
+            let wanted = TransformHashes {
+                features: transform.features,
+                targets: transform.targets.filter(|_| !target.reconstructs),
+            };
+            self.compare_transforms(
+                &wanted,
+                (readers.as_slice(), head.as_ref()),
+                &taken,
+                &mut warnings,
+            );
+        }
         let matrices = matrices_of(layout, &taken, &tensors);
         let file_layout = self.find_layout(config, &matrices, &mut warnings)?;
         let differences = self.copy_tensors(
@@ -280,12 +299,14 @@ mod tests {
             strict: true,
             replace: vec![],
             classes: vec![],
+            allow_other_transform: false,
         }
     }
 
     static NO_NAMES: InputNames = InputNames {
         features: Vec::new(),
         text_ids: None,
+        transform: None,
     };
 
     static NUMBER: InitTarget<'static> = InitTarget {
@@ -454,6 +475,7 @@ mod tests {
         let features = InputNames {
             features: features.iter().map(|name| (*name).to_owned()).collect(),
             text_ids: None,
+            transform: None,
         };
         let target = InitTarget {
             features: &features,

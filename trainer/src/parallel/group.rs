@@ -1,6 +1,9 @@
 //! Group of the ranks that train together, before the rendezvous.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
@@ -76,6 +79,7 @@ impl Group {
             status: Arc::default(),
             secret: None,
             largest: FRAME_MAX,
+            stop: Arc::default(),
         };
         Self {
             members: GroupMembers::Processes(Box::new(Processes {
@@ -113,6 +117,15 @@ impl Group {
     pub(crate) fn with_largest_message(mut self, bytes: u64) -> Self {
         if let GroupMembers::Processes(processes) = &mut self.members {
             processes.rendezvous.largest = bytes;
+        }
+        self
+    }
+
+    /// Adds the flag that ends the wait for the others. It applies to ranks that meet over TCP.
+    #[must_use]
+    pub(crate) fn with_stop(mut self, stop: &Arc<AtomicBool>) -> Self {
+        if let GroupMembers::Processes(processes) = &mut self.members {
+            processes.rendezvous.stop = Arc::clone(stop);
         }
         self
     }
@@ -186,7 +199,8 @@ impl Group {
     /// Meets the others, who must have the same `identity`.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`]; [`Error::Config`] when they are to meet by MPI and this program was built without it.
+    /// [`Error::Rendezvous`]; [`Error::InterruptedRendezvous`] when the stop flag was set; [`Error::Config`] when they are to
+    /// meet by MPI and this program was built without it.
     pub(crate) fn join(
         &self,
         identity: &str,

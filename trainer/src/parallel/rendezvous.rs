@@ -17,7 +17,15 @@
 //! knows the secret can compute it. Any process may connect, so hellos are read concurrently: a
 //! missing one delays no rank.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -81,6 +89,8 @@ pub(super) struct Rendezvous {
     pub(super) secret: Option<JobSecret>,
     /// Bytes of the longest message that a rank may send.
     pub(super) largest: u64,
+    /// Flag that ends the wait for the others.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// First 32 bytes of a connection, little-endian: magic, world size, rank, listener port, 1 with a
@@ -165,7 +175,8 @@ impl Rendezvous {
     /// Meets the other ranks, which must have the same `identity`, within `limit`.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`]: who is missing, or why this rank was sent away.
+    /// [`Error::Rendezvous`]: who is missing, or why this rank was sent away. [`Error::InterruptedRendezvous`] when the stop
+    /// flag was set before all came.
     pub(super) fn join(
         &self,
         identity: &str,
@@ -186,8 +197,23 @@ impl Rendezvous {
             listening: vec![None; world],
             refused: None,
         };
-        let met = runtime.block_on(async { timeout(limit, self.meet(hello, &mut guests)).await });
-        let met = met.unwrap_or_else(|_| Err(guests.missing(self.place.rank, limit)));
+        let met = runtime.block_on(async {
+            tokio::select! {
+                met = timeout(limit, self.meet(hello, &mut guests)) => Some(met),
+                () = self.wait_for_stop() => None,
+            }
+        });
+        let Some(met) = met else {
+            return Err(Error::InterruptedRendezvous {
+                rank: self.place.rank,
+                address: self.address.clone(),
+                reason: guests.missing(self.place.rank),
+            });
+        };
+        let met = met.unwrap_or_else(|_| {
+            let missing = guests.missing(self.place.rank);
+            Err(format!("after {} s {missing}", limit.as_secs_f64()))
+        });
         let joined = met.and_then(|()| {
             tcp::ranks(
                 self.place,
@@ -202,6 +228,13 @@ impl Rendezvous {
             address: self.address.clone(),
             reason,
         })
+    }
+
+    /// Waits until this rank is asked to stop.
+    async fn wait_for_stop(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(RETRY).await;
+        }
     }
 
     async fn meet(&self, hello: Hello, guests: &mut Guests) -> Result<(), String> {
@@ -482,7 +515,7 @@ impl Guests {
         Ok(())
     }
 
-    fn missing(&self, own: usize, limit: Duration) -> String {
+    fn missing(&self, own: usize) -> String {
         let ranks = self.streams.iter().enumerate();
         let missing: Vec<String> = ranks
             .filter(|(rank, stream)| *rank != own && stream.is_none())
@@ -490,11 +523,7 @@ impl Guests {
             .collect();
         let refused = self.refused.as_ref();
         let refused = refused.map_or(String::new(), |r| format!("; a process was sent away: {r}"));
-        format!(
-            "after {} s these ranks have not come: {}{refused}",
-            limit.as_secs_f64(),
-            missing.join(", ")
-        )
+        format!("these ranks have not come: {}{refused}", missing.join(", "))
     }
 }
 

@@ -3,7 +3,12 @@
 #[cfg(feature = "mpi")]
 mod mpi;
 
-use std::{net::TcpListener, thread, time::Duration};
+use std::{
+    net::TcpListener,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
 
 use feedline_schemas::{
     Classified as _, ErrorKind,
@@ -122,6 +127,19 @@ fn processes_of_mpirun_exchange_by_tcp_when_told_so() {
     };
     let groups = processes(2).into_iter().map(Group::started_by_mpirun);
     on_all(groups.collect(), &config, |ranks| exchange(&ranks, 1000));
+}
+
+#[test]
+fn a_rank_that_is_asked_to_stop_while_it_waits_ends_and_names_the_missing_ones() {
+    let stop = Arc::new(AtomicBool::new(true));
+    for rank in [0, 1] {
+        let group = Group::processes(rank, 2, 2, &address()).with_stop(&stop);
+        let joined = group.join("the same", &config(), runtime().unwrap().handle());
+        let error = joined.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        let missing = format!("these ranks have not come: {}", 1 - rank);
+        assert!(error.to_string().contains(&missing), "{error}");
+    }
 }
 
 #[cfg(not(feature = "mpi"))]

@@ -302,12 +302,22 @@ impl Chooser<'_> {
             url: self.context.runs.url(),
             dataset: dataset.url.clone(),
             reasons: first.join("; ") + &more,
+            otherwise: match self.used_on.advice() {
+                // A run that is named must fit, too.
+                Some(advice) => format!("; {advice}"),
+                None => ", or name a run with `--run`".to_owned(),
+            },
         }
+    }
+
+    /// The state of a run, as `runs list` shows it.
+    fn state_of(&self, record: &RunRecord) -> RunState {
+        runs::state_of(record, &self.context.runs.child(&record.name), self.now_ms)
     }
 
     /// Checks that a run has finished and fits the dataset, if there is one; gives the reason if not.
     async fn candidate(&self, record: &RunRecord) -> Result<Result<(), String>, Error> {
-        let state = record.state_at(self.now_ms);
+        let state = self.state_of(record);
         if state != RunState::Finished {
             return Ok(Err(format!("it is {}", state.as_str())));
         }
@@ -321,7 +331,7 @@ impl Chooser<'_> {
     fn own_run(&self, own: &Own, dataset: &Dataset) -> ChosenRun {
         let record = self.records.iter().find(|record| record.name == own.name);
         let train = dataset.manifest.split(Split::Train);
-        let state = record.map(|record| record.state_at(self.now_ms));
+        let state = record.map(|record| self.state_of(record));
         let url = record.map_or(&dataset.url, |record| &record.dataset);
         ChosenRun {
             used: UsedRun {
@@ -369,7 +379,7 @@ impl Chooser<'_> {
         let layout = record.layout.clone();
         let layout = layout.or_else(|| its_own.map(|d| d.manifest.layout.clone()));
         let layout = layout.ok_or_else(|| unfit(fitting::OLD.to_owned()))?;
-        let state = record.state_at(self.now_ms);
+        let state = self.state_of(record);
         let mut used = UsedRun {
             name: record.name.clone(),
             chosen,

@@ -199,11 +199,7 @@ async fn with_checkpoints(
     let checkpoints = newest_checkpoints(runs).await?;
     for record in &mut records {
         let folder = runs.child(&record.name);
-        let is_running = record.state == RunState::Running;
-        record.state = match is_running && is_abandoned(&folder) {
-            true => RunState::Stopped,
-            false => record.state_at(now_ms),
-        };
+        record.state = state_of(record, &folder, now_ms);
         if record.state == RunState::Stopped {
             let lines = folder.get_opt(metrics_log::PATH).await?.unwrap_or_default();
             take_log(record, &String::from_utf8_lossy(&lines));
@@ -213,6 +209,15 @@ async fn with_checkpoints(
         }
     }
     Ok((records, checkpoints))
+}
+
+/// The state of the run of a record and its folder, as seen at `now_ms`: one that says that it is running, and that no process
+/// trains, has stopped.
+pub(crate) fn state_of(record: &RunRecord, folder: &Store, now_ms: u64) -> RunState {
+    match record.state == RunState::Running && is_abandoned(folder) {
+        true => RunState::Stopped,
+        false => record.state_at(now_ms),
+    }
 }
 
 /// Puts into a record what a log knows and the record does not.

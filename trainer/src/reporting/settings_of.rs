@@ -107,6 +107,7 @@ fn defaults(config: &TrainConfig) -> TrainConfig {
             strict: true,
             replace: Vec::new(),
             classes: Vec::new(),
+            allow_other_transform: false,
         }),
         ..plain
     }
@@ -257,6 +258,7 @@ mod tests {
             strict: true,
             replace: Vec::new(),
             classes: Vec::new(),
+            allow_other_transform: false,
         };
         recorded.init = Some(init.clone());
         recorded.learning_rate = 0.5;

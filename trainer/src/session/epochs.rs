@@ -81,7 +81,7 @@ impl<D: Data> TrainSession<'_, D> {
                 patience: config.patience,
             }),
             best_epoch: best_epoch.number(),
-            parameters: self.engine.model().layout().trained_len() as u64,
+            parameters: self.engine.trained_len(),
             muon: (config.optimizer.r#type == OptimizerKind::Muon)
                 .then(|| count_parameters(self.engine.model().layout().trained_entries())),
             device: self.engine.device_name().to_owned(),

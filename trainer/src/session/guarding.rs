@@ -20,6 +20,14 @@ use crate::{
     session::loss_guard::{self, Alarm},
 };
 
+/// Key of the factor that bounds `what`, the `loss` or the `gradient norm` of an alarm.
+fn factor_key(what: &str) -> &'static str {
+    match what {
+        "loss" => "train.guard.spike_factor",
+        _ => "train.guard.gradient_factor",
+    }
+}
+
 impl<D: Data> TrainSession<'_, D> {
     /// Leaves a batch out that gave something that is not finite, after `taken` steps, or ends the run, as configured.
     pub(super) fn leave_out(
@@ -83,7 +91,14 @@ impl<D: Data> TrainSession<'_, D> {
     pub(super) fn tell(&mut self, alarm: Alarm, step: Step) {
         let Alarm { what, value, mean } = alarm;
         let epoch = self.position.epoch;
-        tracing::warn!(step = step.get(), what, value, mean, "far over its mean");
+        tracing::warn!(
+            step = step.get(),
+            what,
+            value,
+            mean,
+            key = factor_key(what),
+            "far over its mean"
+        );
         let line = MetricsLine::Alarm {
             step,
             epoch,
@@ -165,5 +180,44 @@ impl<D: Data> TrainSession<'_, D> {
             .zip(snapshot.average)
             .map(|(config, weights)| Average::new(config, weights));
         Ok(Some((snapshot.header.step, snapshot.header.guard)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::GuardConfig;
+
+    use super::*;
+    use crate::session::loss_guard::{SeenBatch, UpdateVerdict};
+
+    #[test]
+    fn an_alarm_names_the_key_of_its_factor() {
+        let config = GuardConfig {
+            spike_window: 4,
+            ..GuardConfig::default()
+        };
+        for (loss, norm, key) in [
+            (5.0, 1.0, "train.guard.spike_factor"),
+            (1.0, 20.0, "train.guard.gradient_factor"),
+        ] {
+            let mut state = GuardState::default();
+            let mut look = |step, loss, norm| {
+                let seen = SeenBatch {
+                    step: Step::new(step),
+                    loss,
+                    norm,
+                    rate: 0.1,
+                    is_short: false,
+                };
+                loss_guard::look(&config, &mut state, seen)
+            };
+            for step in 1..=4 {
+                assert_eq!(look(step, 1.0, 1.0), UpdateVerdict::Fine);
+            }
+            let UpdateVerdict::Alarm(Alarm { what, .. }) = look(5, loss, norm) else {
+                panic!("{key}")
+            };
+            assert_eq!(factor_key(what), key);
+        }
     }
 }

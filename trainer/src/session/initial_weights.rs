@@ -111,6 +111,7 @@ mod tests {
                 strict: true,
                 replace: vec![],
                 classes: vec![],
+                allow_other_transform: false,
             };
             let config = TrainConfig {
                 init: Some(init),

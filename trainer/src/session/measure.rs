@@ -13,9 +13,12 @@ use crate::{
     data::samples::{Data, RankBatch, Samples},
     error::Error,
     evaluation::metrics::Evaluation,
-    model::engine::{ModelEngine, Prediction},
+    model::{
+        engine::{ModelEngine, Prediction},
+        input,
+    },
     optim::loss,
-    parallel::Phase,
+    parallel::{Phase, Ranks},
     plan::RunPlan,
     session::run_context::Watch,
 };
@@ -103,6 +106,7 @@ pub(crate) fn evaluate_each<D: Data>(
             plan.check_targets(samples, batch.keys())?;
             let prediction = engine.predict(&weights, samples);
             let own = OwnRows::of(&batch);
+            count_own_ids(&mut evaluation, samples, &own);
             let goes_on = give_own_rows(&batch, &prediction, &own, each);
             let stop = !goes_on || watch.stop.load(Ordering::Relaxed);
             let gathered = (watch.ranks.are_many() || !own.are_all()).then(|| {
@@ -149,6 +153,9 @@ pub(crate) fn evaluate_each<D: Data>(
     if !is_whole {
         return Ok(None);
     }
+    if let Some(counts) = evaluation.id_counts().filter(|_| watch.ranks.are_many()) {
+        sum_counts(counts, watch.ranks)?;
+    }
     if evaluation.rows() == 0 {
         return Err(plan.dataset_error(match evaluation.left_out() {
             0 => format!("its {split} split has no rows; give it a larger share, or add data"),
@@ -158,6 +165,34 @@ pub(crate) fn evaluate_each<D: Data>(
         }));
     }
     Ok(Some(evaluation))
+}
+
+/// Counts the ids that are to be predicted in rows that hold their own samples.
+fn count_own_ids(evaluation: &mut Evaluation, samples: Samples<'_>, own: &OwnRows) {
+    if evaluation.id_counts().is_none() {
+        return;
+    }
+    for rows in own.ranges() {
+        let next = input::next_tokens(samples.slice(rows.clone()));
+        evaluation.count_ids(&next.ids);
+    }
+}
+
+/// Adds up counts, as many on every rank.
+///
+/// # Errors
+/// [`Error::Rank`].
+fn sum_counts(counts: &mut [u64], ranks: &Ranks) -> Result<(), Error> {
+    let own = counts.iter().flat_map(|count| count.to_le_bytes());
+    let all = ranks.gather(own.collect())?;
+    counts.fill(0);
+    for bytes in &all {
+        let (of_rank, _) = bytes.as_chunks::<8>();
+        for (count, bytes) in counts.iter_mut().zip(of_rank) {
+            *count += u64::from_le_bytes(*bytes);
+        }
+    }
+    Ok(())
 }
 
 /// Gives `each` the rows of a batch that hold their own samples; false where it stops the measuring.

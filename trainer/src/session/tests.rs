@@ -852,7 +852,7 @@ fn frozen_parameters_stay_as_they_were_and_the_optimizer_knows_nothing_of_them()
         ..config()
     };
     let (toy, store) = (regression(64), Store::memory());
-    train(&config, &toy, Resume::Fresh, &store).unwrap();
+    let report = train(&config, &toy, Resume::Fresh, &store).unwrap();
     let files = contents(&store);
     let newest = files
         .iter()
@@ -871,6 +871,7 @@ fn frozen_parameters_stay_as_they_were_and_the_optimizer_knows_nothing_of_them()
     }
     let moment = file.tensor("optimizer.all.first_moment").unwrap();
     assert_eq!(moment.shape(), [moved]);
+    assert_eq!(report.parameters, moved as u64);
     check_resumed(&config, regression, &[Fault::StopAt(5)]);
 }
 

@@ -200,6 +200,7 @@ impl OpenedTraining<'_> {
         let parallel = &plan.settings.config().parallel;
         let largest = largest_message(engine.model().layout().len(), plan.outputs_of_a_batch());
         let group = self.context.group.clone().with_largest_message(largest);
+        let group = group.with_stop(&self.context.stop);
         let runtime = self.opened.runtime.handle();
         let ranks = group.join(&plan.identity(), parallel, runtime)?;
         ranks.adding_up(parallel, engine.kind().cuda())

@@ -52,6 +52,9 @@ use crate::{
 /// and a reason.
 pub type Make<'a> = dyn Fn(&[(String, Value)]) -> Result<TrainConfig, (String, String)> + 'a;
 
+/// Writes the section `[train]` for the searched keys and their values, as it goes into the pipeline.
+pub type WriteSection<'a> = dyn Fn(&BTreeMap<String, Value>) -> String + 'a;
+
 /// Result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneReport {
@@ -70,9 +73,11 @@ pub struct TuneReport {
 }
 
 /// Runs a search, or resumes it. `make` makes the configuration of a trial, with nothing to change
-/// that of the base; `folder` holds one folder per search.
+/// that of the base; `section` writes the values of the best one; `folder` holds one folder per search.
 ///
 /// ```no_run
+/// use std::collections::BTreeMap;
+///
 /// use feedline_schemas::config::{Override, TrainConfig, load};
 /// use feedline_storage::Store;
 /// use feedline_trainer::{Context, tune::tune};
@@ -91,7 +96,11 @@ pub struct TuneReport {
 ///     Ok(trial.config.train.unwrap_or_default())
 /// };
 /// # let config = pipeline.config.tune.clone().unwrap_or_default();
-/// let report = tune(&config, &make, searches, context)?;
+/// let section = |values: &BTreeMap<String, serde_json::Value>| {
+///     let lines = values.iter().map(|(key, value)| format!("{key} = {value}\n"));
+///     lines.collect::<String>()
+/// };
+/// let report = tune(&config, &make, &section, searches, context)?;
 /// println!("trial {} of {} is the best", report.best, report.trials.len());
 /// # Ok(()) }
 /// ```
@@ -103,6 +112,7 @@ pub struct TuneReport {
 pub fn tune(
     config: &TuneConfig,
     make: &Make<'_>,
+    section: &WriteSection<'_>,
     folder: &Store,
     context: &Context,
 ) -> Result<TuneReport, Error> {
@@ -145,7 +155,7 @@ pub fn tune(
         search.journal.add(trial)?;
     }
     search.tell(trials, trials);
-    search.finish()
+    search.finish(section)
 }
 
 /// Checks `[tune]` without a dataset: every listed value, and both ends of each range, must make a configuration that can be
@@ -362,7 +372,7 @@ impl TuneSearch<'_> {
     }
 
     /// Measures the best trial on the test split, and writes the page.
-    fn finish(self) -> Result<TuneReport, Error> {
+    fn finish(self, section: &WriteSection<'_>) -> Result<TuneReport, Error> {
         let folder = self.journal.folder();
         let best = self.best().ok_or_else(|| Error::NoTrial {
             url: folder.url(),
@@ -371,7 +381,7 @@ impl TuneSearch<'_> {
         let values: Vec<_> = best.values.clone().into_iter().collect();
         let config = made(&self.parameters, self.make, &values)?;
         let train = train(&config, Resume::Continue, self.context)?;
-        let toml = toml(&best.values);
+        let toml = section(&best.values);
         let path = report::PATH;
         let runs = &self.context.runs;
         let link = |path: &str| relative(&folder.url(), &runs.url_of(path));
@@ -395,14 +405,4 @@ impl TuneSearch<'_> {
             trials: self.journal.trials,
         })
     }
-}
-
-/// Lines for `[train]`. JSON's numbers, texts and lists are TOML's too.
-fn toml(values: &BTreeMap<String, Value>) -> String {
-    let mut text = "[train]\n".to_owned();
-    for (key, value) in values {
-        let key = key.strip_prefix("train.").unwrap_or(key);
-        text += &format!("{key} = {value}\n");
-    }
-    text
 }

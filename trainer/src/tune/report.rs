@@ -28,7 +28,7 @@ pub(super) struct SearchPage<'a> {
     pub(super) best: &'a Trial,
     /// The best trial, measured on the test split.
     pub(super) train: &'a TrainReport,
-    /// Lines to write into `[train]` for it.
+    /// Section `[train]` for it.
     pub(super) toml: &'a str,
     /// Link to a path in the folder of runs, where there can be one.
     pub(super) link: &'a dyn Fn(&str) -> Option<String>,
@@ -44,6 +44,8 @@ impl SearchPage<'_> {
             "lower"
         };
         let found = best.metric.map(metric).unwrap_or_default();
+        // An escaped text is one line.
+        let section: Vec<String> = self.toml.lines().map(escape).collect();
         let index = (self.link)(index::PATH);
         let mut body = index.map_or_else(String::new, |to| {
             format!("<p class=\"links\">{}</p>\n", link(&to, "All runs"))
@@ -55,7 +57,7 @@ impl SearchPage<'_> {
             self.trials.len(),
             escape(&self.named_metric()),
             self.run(best, &best.run),
-            escape(self.toml)
+            section.join("\n")
         );
         body += &self.metrics();
         body += "<h2>Course</h2>\n<div class=\"charts\">\n";
@@ -275,11 +277,12 @@ mod tests {
             trials: &trials,
             best: &trials[1],
             train: &TrainReport::default(),
-            toml: "",
+            toml: "[train]\nloss = \"l1\"\n",
             link: &link,
         };
         let html = page.html();
         for part in [
+            "<pre><code>[train]\nloss = &quot;l1&quot;</code></pre>",
             ">[64]</text>",
             ">[64,64]</text>",
             ">10⁻⁴</text>",

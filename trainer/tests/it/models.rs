@@ -77,7 +77,9 @@ fn models_of_tokens_learn_to_count() {
         (config.epochs, config.batch_size, config.learning_rate) = (15, 8, 0.02);
         let report = train(&config, Resume::Fresh, &context(Kind::Tokens)).unwrap();
         let ids = f64::from(VOCABULARY);
-        assert!((report.baseline["perplexity"] - ids).abs() < 1e-6);
+        // All ids are about equally frequent.
+        let baseline = report.baseline["perplexity"];
+        assert!(baseline > 0.8 * ids && baseline < ids + 1e-6, "{baseline}");
         assert!(report.test["perplexity"] < 1.3, "{kind:?}: {report:?}");
     }
 }

@@ -16,6 +16,7 @@ use feedline_schemas::{
     ids::Seed,
     manifest::Split,
     progress::{Event, Progress, Silent},
+    run::{RunRecord, RunState},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
 use feedline_trainer::{
@@ -218,6 +219,29 @@ fn an_unfinished_run_is_evaluated_at_its_best_so_far() {
         evaluated.checkpoint.ends_with("best.safetensors"),
         "{evaluated:?}"
     );
+}
+
+#[test]
+fn a_killed_run_is_stopped_for_evaluation_before_it_misses_heartbeats() {
+    let place = tempfile::tempdir().unwrap();
+    let url = place.path().join("train").display().to_string();
+    let context = Context {
+        runs: Store::open(&url, &StoreOptions::default()).unwrap(),
+        ..context(Kind::Regression)
+    };
+    train(&config(), Resume::Fresh, &context).unwrap();
+    let files = contents(&context.runs);
+    let (path, bytes) = files
+        .iter()
+        .find(|(path, _)| path.ends_with("run.json"))
+        .unwrap();
+    let mut record: RunRecord = feedline_schemas::decode(path, bytes).unwrap();
+    (record.state, record.updated_ms) = (RunState::Running, u64::MAX);
+    let bytes = feedline_schemas::encode(&record);
+    block_on(context.runs.put(path, bytes.into())).unwrap();
+    let evaluated = evaluate(&config(), Split::Validation, &context).unwrap();
+    let unfinished = evaluated.run.unwrap().unfinished;
+    assert_eq!(unfinished, Some(RunState::Stopped));
 }
 
 #[test]
@@ -463,6 +487,7 @@ fn all_of(url: &str) -> InitConfig {
         strict: true,
         replace: vec![],
         classes: vec![],
+        allow_other_transform: false,
     }
 }
 
@@ -541,6 +566,11 @@ fn adapters_are_trained_alone_and_an_export_with_them_merged_predicts_the_same()
         ..config()
     };
     let second = train(&again, Resume::Fresh, &context).unwrap();
+    let mut warnings = second.warnings.iter();
+    assert!(
+        warnings.all(|warning| warning.code != "other_transform"),
+        "{second:?}"
+    );
     for (name, value) in &report.test {
         assert!((second.test[name] - value).abs() < 1e-5, "{name}");
     }

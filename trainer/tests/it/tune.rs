@@ -53,9 +53,15 @@ fn make(values: &[(String, Value)]) -> Result<TrainConfig, (String, String)> {
     serde_json::from_value(json).map_err(|e| ("train".to_owned(), e.to_string()))
 }
 
+/// The lines of the best values.
+fn section(values: &BTreeMap<String, Value>) -> String {
+    let line = |(key, value): (&String, &Value)| format!("{key}: {value}\n");
+    values.iter().map(line).collect()
+}
+
 /// A search in `folder` over the runs of `context`.
 fn tuned(config: &TuneConfig, folder: &Store, context: &Context) -> Result<TuneReport, Box<Error>> {
-    tune(config, &make, folder, context).map_err(Box::new)
+    tune(config, &make, &section, folder, context).map_err(Box::new)
 }
 
 fn journal(folder: &Store) -> String {
@@ -117,9 +123,7 @@ fn every_strategy_finds_the_best_of_its_trials_and_measures_it_alone_on_the_test
         let values: Vec<_> = best.values.clone().into_iter().collect();
         let again = train(&make(&values).unwrap(), Resume::Continue, &context).unwrap();
         assert_eq!(again.test, report.train.test);
-        assert!(
-            report.toml.contains("learning_rate = ") && report.toml.contains("model.hidden = [")
-        );
+        assert_eq!(report.toml, section(&best.values));
         let files = contents(&folder);
         let (_, page) = files
             .iter()
@@ -127,6 +131,7 @@ fn every_strategy_finds_the_best_of_its_trials_and_measures_it_alone_on_the_test
             .unwrap();
         let page = String::from_utf8_lossy(page);
         assert!(page.contains("train.learning_rate") && !page.contains("NaN"));
+        assert!(page.contains(&format!("<code>{}</code>", report.toml.trim_end())));
     }
 }
 
@@ -287,12 +292,12 @@ fn trials_that_fail_are_passed_over_and_none_left_is_an_error() {
             ..c
         })
     };
-    let report = tune(&config, &failing, &folder, &context).unwrap();
+    let report = tune(&config, &failing, &section, &folder, &context).unwrap();
     assert_eq!(
         (report.trials[0].state, report.best),
         (TrialState::Failed, 1)
     );
     config.parameter[0].values = values(&[1e38]);
-    let error = tune(&config, &failing, &folder, &context).unwrap_err();
+    let error = tune(&config, &failing, &section, &folder, &context).unwrap_err();
     assert!(matches!(error, Error::NoTrial { trials: 1, .. }), "{error}");
 }

@@ -11,7 +11,8 @@
 //!
 //! The baseline predicts the training mean, for `pinball` and `coverage` the best constant of the split's other rows (absent with
 //! one row), or the most frequent training class; its `cross_entropy` is that of the training frequencies, since a certain
-//! prediction would make it infinite. For tokens it holds all ids equally likely; for an autoencoder there is none.
+//! prediction would make it infinite. For tokens it is that of frequencies too (see [`frequency_loss`]); for an autoencoder there
+//! is none.
 
 mod classification;
 mod confusion;
@@ -68,9 +69,9 @@ enum TaskSums {
         counts: Box<Classification>,
         names: Vec<String>,
     },
-    /// Tokens: the loss is all.
+    /// Tokens: how often each id is to be predicted, for the baseline. For the model the loss is all.
     NextToken {
-        vocabulary: usize,
+        counts: Vec<u64>,
     },
     /// Rows given back: the loss is all.
     Reconstruction,
@@ -108,6 +109,22 @@ struct NumberErrors {
     metrics: Metrics,
 }
 
+/// Mean loss in nats of a baseline that predicts each id by its frequency among the other ids of the split, with 1 added to
+/// the count of every id of the vocabulary (Laplace); at most that of equally likely ids.
+fn frequency_loss(counts: &[u64]) -> f64 {
+    let uniform = exact_len(counts.len()).ln();
+    let total: u64 = counts.iter().sum();
+    if total == 0 {
+        return uniform;
+    }
+    let others = exact(total - 1) + exact_len(counts.len());
+    // An id is not among the others, and 1 is added: its count stays.
+    let surprise = |count: u64| exact(count) * (others / exact(count)).ln();
+    let present = counts.iter().filter(|count| **count > 0);
+    let sum: f64 = present.map(|count| surprise(*count)).sum();
+    (sum / exact(total)).min(uniform)
+}
+
 /// Metrics of predicted tokens, from their mean loss in nats.
 fn tokens(loss: f64) -> Metrics {
     named([("cross_entropy", loss), ("perplexity", loss.exp())])
@@ -131,7 +148,7 @@ impl Evaluation {
                 names: names.clone(),
             },
             Task::NextToken { vocabulary } => TaskSums::NextToken {
-                vocabulary: *vocabulary,
+                counts: vec![0; *vocabulary],
             },
             Task::Reconstruction { .. } => TaskSums::Reconstruction,
         };
@@ -216,6 +233,27 @@ impl Evaluation {
             unreachable!("classes are the targets of a classification");
         };
         counts.add(outputs, y);
+    }
+
+    /// Counts ids that were to be predicted.
+    pub(crate) fn count_ids(&mut self, ids: &[i32]) {
+        let Some(counts) = self.id_counts() else {
+            return;
+        };
+        for id in ids {
+            let at = usize::try_from(*id).ok();
+            if let Some(count) = at.and_then(|at| counts.get_mut(at)) {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Number of times that each id was to be predicted, where tokens are predicted.
+    pub(crate) fn id_counts(&mut self) -> Option<&mut [u64]> {
+        match &mut self.sums {
+            TaskSums::NextToken { counts } => Some(counts.as_mut_slice()),
+            _ => None,
+        }
     }
 
     /// Records the rows with the largest losses.
@@ -307,7 +345,7 @@ impl Evaluation {
             TaskSums::Regression(sums) => sums.baseline_errors(n).metrics,
             TaskSums::Regressions(targets) => of_targets(targets, |sums| sums.baseline_errors(n)),
             TaskSums::Classification { counts, .. } => counts.baseline(),
-            TaskSums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
+            TaskSums::NextToken { counts } => tokens(frequency_loss(counts)),
             TaskSums::Reconstruction => Metrics::new(),
         }
     }
@@ -702,6 +740,24 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|found| found.target.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
         assert!((found[0].numbers.bias - (10.0 + 0.0 - 20.0) / 3.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_baseline_of_tokens_knows_how_often_each_is_to_be_predicted() {
+        let baseline = |vocabulary, ids: &[i32]| {
+            let mut evaluation = Evaluation::new(&Task::NextToken { vocabulary });
+            evaluation.count_ids(ids);
+            evaluation.baseline()["cross_entropy"]
+        };
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 1e-12, "{found}, not {expected}");
+        };
+        // Of the 3 others of an id 0, two are 0: with 1 added to each of 3 counts 3 / 6; of those of the id 1 none.
+        let expected = (3.0 * 2.0_f64.ln() + 6.0_f64.ln()) / 4.0;
+        near(baseline(3, &[0, 0, 1, 0]), expected);
+        // Frequencies that say less than that all are equally likely.
+        near(baseline(5, &[0, 1, 2, 3, 4]), 5.0_f64.ln());
+        near(baseline(5, &[]), 5.0_f64.ln());
     }
 
     #[test]

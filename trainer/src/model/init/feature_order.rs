@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Returns whether a parameter of this name has a row for each feature that the layer reads.
-fn reads(layer: &str, name: &str) -> bool {
+pub(super) fn reads(layer: &str, name: &str) -> bool {
     let own = name.strip_prefix(layer);
     own.is_some_and(|own| matches!(own, ".weight" | ".input" | ".lora_a"))
 }

@@ -234,6 +234,7 @@ mod tests {
         let features = InputNames {
             features: Vec::new(),
             text_ids: Some(wanted),
+            transform: None,
         };
         let target = InitTarget {
             outputs: 3,
@@ -249,6 +250,7 @@ mod tests {
             strict: true,
             replace: replace.iter().map(|name| (*name).to_owned()).collect(),
             classes: vec![],
+            allow_other_transform: false,
         };
         let mut bucket = vec![0.0; layout.len()];
         let put = file.put(&config, &layout, &target, &mut bucket);

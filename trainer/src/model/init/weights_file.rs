@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    checkpoint::TextIds,
+    checkpoint::{TextIds, TransformHashes},
     config::{InitConfig, WeightLayout},
     ids::Hash128,
 };
@@ -33,6 +33,9 @@ pub(crate) const TARGETS_KEY: &str = "targets";
 
 /// Metadata entry of an export: the meaning of the token ids of a text, as JSON.
 pub(crate) const TEXT_IDS_KEY: &str = "text_ids";
+
+/// Metadata entry of an export: hashes of the transform that makes features and targets, as JSON.
+pub(crate) const TRANSFORM_KEY: &str = "transform";
 
 /// Metadata entry of an export: the layout of its matrices, as in the configuration.
 pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
@@ -128,6 +131,18 @@ impl Weights {
                 serde_json::from_value(header.get(TEXT_IDS_KEY)?.clone()).ok()
             }
             None => serde_json::from_str(entries.get(TEXT_IDS_KEY)?).ok(),
+        }
+    }
+
+    /// Hashes of the transform that the weights were trained with, as the file says.
+    pub(super) fn transform_hashes(&self) -> Option<TransformHashes> {
+        let entries = self.metadata();
+        match entries.get(METADATA_KEY) {
+            Some(header) => {
+                let header: Value = serde_json::from_str(header).ok()?;
+                serde_json::from_value(header.get(TRANSFORM_KEY)?.clone()).ok()
+            }
+            None => serde_json::from_str(entries.get(TRANSFORM_KEY)?).ok(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Long short-term memory.
 
+use std::sync::Arc;
+
 use crate::float_casts::exact_len;
-use burn::tensor::{Tensor, activation, module};
+use burn::tensor::{Int, Tensor, activation, module};
 
 use super::{Builder, Initial, Pass, Slot, in_f32, kernel};
 
@@ -50,14 +52,26 @@ impl Lstm {
     /// `[rows, steps, in]` to the state after each step, `[rows, steps, width]`.
     #[must_use]
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+        self.forward_documents(pass, x, None)
+    }
+
+    /// The same for rows of documents: at each position 0 of `positions`, `[rows, steps]`, state and cell begin as 0.
+    #[must_use]
+    pub(crate) fn forward_documents(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        positions: Option<&Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let given = x.dtype();
         let x = pass.for_product(x);
         let product = |slot| -> Tensor<2> { pass.for_product(pass.parameter(slot)) };
         let (input, state) = (product(self.input), product(self.state));
         let bias = Tensor::cat(self.biases.map(|slot| pass.parameter(slot)).to_vec(), 0);
         let bias = pass.for_product(bias);
-        let states = kernel::lstm(&x, [&input, &state], &bias)
-            .unwrap_or_else(|| self.by_library(pass, x, [input, state], &bias));
+        let starts = || positions.map_or_else(Arc::default, starts);
+        let states = kernel::lstm(&x, [&input, &state], &bias, starts)
+            .unwrap_or_else(|| self.by_library(pass, x, ([input, state], &bias), positions));
         states.cast(given)
     }
 
@@ -67,12 +81,23 @@ impl Lstm {
         &self,
         pass: &Pass<'_>,
         x: Tensor<3>,
-        [input, recurrent]: [Tensor<2>; 2],
-        bias: &Tensor<1>,
+        ([input, recurrent], bias): ([Tensor<2>; 2], &Tensor<1>),
+        positions: Option<&Tensor<2, Int>>,
     ) -> Tensor<3> {
+        // 1 where the state of the step before is kept, and 0 where a document begins.
+        let keeps = positions.map(|positions| positions.clone().greater_elem(0_i32).float());
         let mut before: Option<[Tensor<2>; 2]> = None;
         let mut states = Vec::new();
-        for x in unstack(x) {
+        for (step, x) in unstack(x).into_iter().enumerate() {
+            if let Some(keeps) = &keeps {
+                let keep = keeps.clone().narrow(1, step, 1);
+                before = before.map(|pair| {
+                    pair.map(|of_state| {
+                        let dtype = of_state.dtype();
+                        of_state * keep.clone().cast(dtype)
+                    })
+                });
+            }
             let mut gates = in_f32(module::linear(x, input.clone(), Some(bias.clone())));
             if let Some([state, _]) = &before {
                 let state = pass.for_product(state.clone());
@@ -91,6 +116,12 @@ impl Lstm {
     }
 }
 
+/// For each of `positions` true if it is 0.
+fn starts(positions: &Tensor<2, Int>) -> Arc<[bool]> {
+    let positions = positions.clone().into_data();
+    positions.iter::<i64>().map(|at| at == 0).collect()
+}
+
 /// The steps of `[rows, steps, width]`.
 fn unstack(x: Tensor<3>) -> Vec<Tensor<2>> {
     let [rows, steps, width] = x.dims();
@@ -101,6 +132,8 @@ fn unstack(x: Tensor<3>) -> Vec<Tensor<2>> {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::TensorData;
+
     use super::*;
     use crate::model::layers::check::{self, check};
 
@@ -117,6 +150,43 @@ mod tests {
                 second.forward(pass, states)
             },
         );
+    }
+
+    fn positions_beside(x: &Tensor<3>, positions: &[i32]) -> Tensor<2, Int> {
+        let [rows, steps, _] = x.dims();
+        let data = TensorData::new(positions.to_vec(), [rows, steps]);
+        Tensor::from_data(data, &x.device())
+    }
+
+    #[test]
+    fn gradients_within_documents_equal_finite_differences() {
+        check(
+            [2, 4, 3],
+            |b| {
+                let first = Lstm::new(b, "a", [4, 3], 5);
+                (first, Lstm::new(b, "b", [4, 5], 2))
+            },
+            |(first, second), pass, x| {
+                let positions = positions_beside(&x, &[0, 1, 0, 1, 0, 0, 1, 2]);
+                let states = first.forward_documents(pass, x, Some(&positions));
+                second.forward_documents(pass, states, Some(&positions))
+            },
+        );
+    }
+
+    #[test]
+    fn documents_of_a_row_have_the_states_that_each_has_alone() {
+        let build = |b: &mut Builder| Lstm::new(b, "l", [3, 2], 1);
+        let (_, _, packed) = check::outputs([1, 3, 2], build, |l, pass, x| {
+            let positions = positions_beside(&x, &[0, 0, 1]);
+            l.forward_documents(pass, x, Some(&positions))
+        });
+        let (_, _, alone) = check::outputs([1, 3, 2], build, |l, pass, x| {
+            let first = l.forward(pass, x.clone().narrow(1, 0, 1));
+            let second = l.forward(pass, x.narrow(1, 1, 2));
+            Tensor::cat(vec![first, second], 1)
+        });
+        check::assert_near(&packed, &alone, 1e-12);
     }
 
     #[test]

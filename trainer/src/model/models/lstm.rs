@@ -1,6 +1,6 @@
 //! Long short-term memory, over time series or tokens.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use feedline_schemas::config::ModelConfig;
 
 use super::blocks::size;
@@ -31,11 +31,17 @@ impl Stack {
         }
     }
 
-    /// `[rows, steps, in]` to the highest layer's state after each step.
-    fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+    /// `[rows, steps, in]` to the highest layer's state after each step. The state begins at each position 0.
+    fn forward(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        positions: Option<&Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let layers = self.layers.iter();
         layers.fold(x, |x, (lstm, dropout)| {
-            pass.border(dropout.forward(pass, lstm.forward(pass, x)))
+            let states = lstm.forward_documents(pass, x, positions);
+            pass.border(dropout.forward(pass, states))
         })
     }
 }
@@ -89,15 +95,14 @@ impl Model for RowSeries {
         let x = input.rows();
         let [rows, features] = x.dims();
         let x = x.reshape([rows, self.steps, features / self.steps]);
-        let states = self.stack.forward(pass, x);
+        let states = self.stack.forward(pass, x, None);
         let width = states.dims()[2];
         let last = states.narrow(1, self.steps - 1, 1);
         self.last.forward(pass, last.reshape([rows, width]))
     }
 }
 
-/// Predicts the next token. A row is read as one text: the state continues from one packed document
-/// to the next.
+/// Predicts the next token. The state begins with each packed document, unless the row is one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Language {
     layout: Layout,
@@ -132,9 +137,11 @@ impl Model for Language {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let ids = input.tokens().ids.clone();
+        let tokens = input.tokens();
+        let ids = tokens.ids.clone();
         let [rows, length] = ids.dims();
-        let states = self.stack.forward(pass, self.tokens.forward(pass, ids));
+        let x = self.tokens.forward(pass, ids);
+        let states = self.stack.forward(pass, x, Some(&tokens.positions));
         let scores = self.scores.forward(pass, states);
         scores.reshape([rows * length, self.vocabulary])
     }

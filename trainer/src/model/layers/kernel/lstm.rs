@@ -3,6 +3,8 @@
 //! Work that does not depend on the step before is one product over all steps: the inputs by their
 //! weights, and in the backward pass every gradient of a weight.
 
+use std::sync::Arc;
+
 use burn::{
     backend::{Flex, flex::FlexTensor, ops::FloatTensorOps},
     tensor::Tensor,
@@ -17,21 +19,26 @@ use super::{
 };
 
 /// The states `[rows, steps, width]` after each step, from `x: [rows, steps, in]`, `input: [in, 4 width]`,
-/// `state: [width, 4 width]` and `bias: [4 width]`, as [`Lstm`](crate::model::layers::Lstm) says.
+/// `state: [width, 4 width]` and `bias: [4 width]`, as [`Lstm`](crate::model::layers::Lstm) says. `starts` gives for each row
+/// and step, `[rows, steps]`, if the state begins there; it may be empty.
 ///
 /// `None` for what is left to the library.
 pub(in super::super) fn lstm(
     x: &Tensor<3>,
     [input, state]: [&Tensor<2>; 2],
     bias: &Tensor<1>,
+    starts: impl FnOnce() -> Arc<[bool]>,
 ) -> Option<Tensor<3>> {
     let weights = [Operand::of(input)?, Operand::of(state)?];
     let ([input, state], x, bias) = (weights, Operand::of(x)?, Operand::of(bias)?);
-    Some(apply(&Lstm, [x, input, state, bias]))
+    let kernel = Lstm { starts: starts() };
+    Some(apply(&kernel, [x, input, state, bias]))
 }
 
 #[derive(Clone, Debug)]
-struct Lstm;
+struct Lstm {
+    starts: Arc<[bool]>,
+}
 
 /// Values that the gradients are computed from.
 #[derive(Clone, Debug)]
@@ -73,6 +80,7 @@ impl Kernel<4> for Lstm {
             }
             AutoArch::new().dispatch(Forward {
                 place: StepPlace { step, steps, width },
+                starts: &self.starts,
                 gates: gates.storage_mut(),
                 recurrent: &recurrent,
                 bias: bias.storage(),
@@ -111,6 +119,7 @@ impl Kernel<4> for Lstm {
         for step in (0..steps).rev() {
             AutoArch::new().dispatch(Backward {
                 place: StepPlace { step, steps, width },
+                starts: &self.starts,
                 gradient: gradient.storage(),
                 of_states: &of_states,
                 cells: kept.cells.storage(),
@@ -128,7 +137,12 @@ impl Kernel<4> for Lstm {
         let mut of_bias = vec![0.0; 4 * width];
         AutoArch::new().dispatch(ColumnSums(of_gates.storage(), &mut of_bias));
         let x = turned(flat(&kept.x, [rows * steps, from]));
-        let before = shifted(kept.states.storage(), steps * width, width);
+        let mut before = shifted(kept.states.storage(), steps * width, width);
+        for (before, starts) in before.chunks_exact_mut(width).zip(&*self.starts) {
+            if *starts {
+                before.fill(0.0);
+            }
+        }
         let before = turned(tensor(before, [rows * steps, width]));
         let of_x = wanted[0].then(|| {
             let of_x = Flex::float_matmul(of_gates.clone(), turned(input));
@@ -166,10 +180,18 @@ impl StepPlace {
     const fn begin(self, row: usize) -> usize {
         (row * self.steps + self.step) * self.width
     }
+
+    /// Returns true if the state of a row begins again at this step, after the first.
+    #[inline(always)]
+    fn restarts(self, starts: &[bool], row: usize) -> bool {
+        let at = row * self.steps + self.step;
+        self.step > 0 && starts.get(at) == Some(&true)
+    }
 }
 
 struct Forward<'a> {
     place: StepPlace,
+    starts: &'a [bool],
     /// Products of the inputs, which become the gates.
     gates: &'a mut [f32],
     /// Product of the states before, `[rows, 4 width]`.
@@ -189,13 +211,16 @@ impl WithSimd for Forward<'_> {
         let (place, width) = (self.place, self.place.width);
         for (row, after) in self.after.chunks_exact_mut(width).enumerate() {
             let begin = place.begin(row);
+            let restarts = place.restarts(self.starts, row);
             let gates = &mut self.gates[4 * begin..4 * (begin + width)];
             for (gate, bias) in gates.iter_mut().zip(self.bias) {
                 *gate += bias;
             }
-            let recurrent = &self.recurrent[row * 4 * width..(row + 1) * 4 * width];
-            for (gate, recurrent) in gates.iter_mut().zip(recurrent) {
-                *gate += recurrent;
+            if !restarts {
+                let recurrent = &self.recurrent[row * 4 * width..(row + 1) * 4 * width];
+                for (gate, recurrent) in gates.iter_mut().zip(recurrent) {
+                    *gate += recurrent;
+                }
             }
             let (sigmoids, rest) = gates.split_at_mut(2 * width);
             let (candidates, outputs) = rest.split_at_mut(width);
@@ -211,7 +236,7 @@ impl WithSimd for Forward<'_> {
             for ((cell, input), candidate) in cells.iter_mut().zip(inputs).zip(&*candidates) {
                 *cell = input * candidate;
             }
-            if place.step > 0 {
+            if place.step > 0 && !restarts {
                 let before = &done[begin - width..];
                 for ((cell, forget), before) in cells.iter_mut().zip(forgets).zip(before) {
                     *cell += forget * before;
@@ -227,6 +252,7 @@ impl WithSimd for Forward<'_> {
 
 struct Backward<'a> {
     place: StepPlace,
+    starts: &'a [bool],
     /// Of all states, `[rows, steps, width]`.
     gradient: &'a [f32],
     /// Of the states after this step, by the step that follows, `[rows, width]`.
@@ -254,9 +280,10 @@ impl WithSimd for Backward<'_> {
             let cells = &self.cells[begin..begin + width];
             let gradient = &self.gradient[begin..begin + width];
             let of_states = &self.of_states[row * width..(row + 1) * width];
-            let before = match place.step {
-                0 => &self.zeros[..width],
-                _ => &self.cells[begin - width..begin],
+            let restarts = place.restarts(self.starts, row);
+            let before = match place.step == 0 || restarts {
+                true => &self.zeros[..width],
+                false => &self.cells[begin - width..begin],
             };
             let (inputs, rest) = gates.split_at_mut(width);
             let (forgets, rest) = rest.split_at_mut(width);
@@ -274,7 +301,14 @@ impl WithSimd for Backward<'_> {
                 outputs[i] = of_state * of_tanh * (output * (1.0 - output));
                 of_cells[i] = of_cell * forget;
             }
-            self.of_gates[row * 4 * width..(row + 1) * 4 * width].copy_from_slice(gates);
+            let of_gates = &mut self.of_gates[row * 4 * width..(row + 1) * 4 * width];
+            if restarts {
+                // Nothing before has a part in this step.
+                of_gates.fill(0.0);
+                of_cells.fill(0.0);
+            } else {
+                of_gates.copy_from_slice(gates);
+            }
         }
     }
 }

@@ -54,7 +54,7 @@ fn a_prediction_depends_on_what_comes_before_it_in_its_document() {
         assert_eq!(moved(ModelKind::Transformer, rotary, 3), [2, 3]);
         assert_eq!(moved(ModelKind::Transformer, rotary, 11), [7]);
     }
-    // An lstm reads a row as one text.
-    assert_eq!(moved(ModelKind::Lstm, false, 0), [0, 1, 2, 3]);
+    assert_eq!(moved(ModelKind::Lstm, false, 0), [0, 1]);
+    assert_eq!(moved(ModelKind::Lstm, false, 3), [2, 3]);
     assert_eq!(moved(ModelKind::Lstm, false, 11), [7]);
 }
