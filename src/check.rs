@@ -5,6 +5,7 @@ mod dataset_columns;
 mod empty_features;
 mod few_rows;
 mod initial_weights;
+mod problems;
 mod rejects;
 mod rows_looked_at;
 mod stored_images;
@@ -15,7 +16,7 @@ use std::fmt;
 
 use feedline_preprocess::CheckedDataset;
 use feedline_schemas::{
-    config::{DatasetConfig, Loaded, PipelineConfig, SplitBy, TrainConfig},
+    config::{DatasetConfig, Loaded, PipelineConfig, SourceConfig, SplitBy, TrainConfig},
     report::Warning,
 };
 use feedline_storage::Store;
@@ -27,6 +28,7 @@ use self::{
     checked_source::CheckedSource,
     dataset_columns::{check_dataset, is_root_reached, seen_columns},
     initial_weights::CheckedWeights,
+    problems::{CompleteReason, FoundProblems},
     rows_looked_at::RowsLookedAt,
 };
 use crate::{
@@ -196,7 +198,20 @@ pub(crate) async fn missing_dataset(config: &PipelineConfig, root: &Store) -> Op
     })
 }
 
-/// Checks a pipeline. Reads the first page or a sample of each source, unless `is_offline`.
+/// Warning of secrets in plain text of a source, for its report. A log line announces the requests
+/// that send them, unless `is_offline`.
+pub(crate) fn warn_of_plain_secrets(source: &SourceConfig, is_offline: bool) -> Option<Warning> {
+    let warning = feedline_ingest::warn_of_plain_secrets(source)?;
+    if !is_offline {
+        let key = warning.key.as_deref().unwrap_or_default();
+        let source = source.name.as_str();
+        tracing::warn!(source, key, "requests send a probable secret in plain text");
+    }
+    Some(warning)
+}
+
+/// Checks a pipeline. Reads the first page or a sample of each source, unless `is_offline`. The
+/// reasons of the problems are those that `complete` returns.
 ///
 /// # Errors
 /// Errors of the store, and a stop. The report has what is wrong with the pipeline.
@@ -206,25 +221,19 @@ pub(crate) async fn check(
     ingest: &feedline_ingest::Context,
     preprocess: &feedline_preprocess::Context,
     is_offline: bool,
+    complete: CompleteReason<'_>,
 ) -> anyhow::Result<CheckReport> {
     let config = &loaded.config;
-    let (mut problems, mut excerpts): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let mut add = |key: &str, reason: String| {
-        let error = loaded.error(key, reason);
-        let problem = error.to_string();
-        if !problems.contains(&problem) {
-            problems.push(problem);
-            excerpts.push(error.with_excerpt());
-        }
-    };
+    let mut problems = FoundProblems::new(loaded, complete);
     match feedline_ingest::check(config, ingest).await {
         Ok(()) => {}
-        Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
+        Err(feedline_ingest::Error::Config { key, reason }) => problems.add(&key, reason),
         Err(error) => return Err(error.into()),
     }
     let (mut sources, mut previews) = (Vec::new(), Vec::new());
     for source in &config.source {
         let mut found = CheckedSource::not_asked(&source.name);
+        let plain = warn_of_plain_secrets(source, is_offline);
         if !is_offline {
             let only = Some(&source.name);
             match Box::pin(feedline_ingest::preview(config, only, 0, ingest)).await {
@@ -232,19 +241,19 @@ pub(crate) async fn check(
                     seen.iter().for_each(|preview| found.take(preview, source));
                     previews.extend(seen);
                 }
-                Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
+                Err(feedline_ingest::Error::Config { key, reason }) => problems.add(&key, reason),
                 Err(error) => return Err(error.into()),
             }
         }
         formatted_times::remove_warnings(config, &found.name, &mut found.warnings);
         let past = feedline_ingest::warn_of_past_schedule(source, ingest);
-        found.warnings.extend(past);
+        found.warnings.extend(past.into_iter().chain(plain));
         sources.push(found);
     }
     let columns = seen_columns(config, &previews);
     let found = check_dataset(config, preprocess, &columns, &sources, is_offline).await?;
     let (dataset, problems_of_dataset) = (found.dataset, found.problems.into_iter());
-    problems_of_dataset.for_each(|(key, reason)| add(&key, reason));
+    problems_of_dataset.for_each(|(key, reason)| problems.add(&key, reason));
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
         let rows = RowsLookedAt {
             config,
@@ -257,13 +266,13 @@ pub(crate) async fn check(
     if is_root_reached(preprocess, is_offline)
         && let Some(reason) = missing_dataset(config, &preprocess.root).await
     {
-        add("train", reason);
+        problems.add("train", reason);
     }
     let train = checked_training_and_weights(loaded, preprocess, is_offline).await;
     let train = match train.map_err(|error| *error) {
         Ok(train) => train,
         Err(feedline_trainer::Error::Config { key, reason }) => {
-            add(&key, reason);
+            problems.add(&key, reason);
             None
         }
         Err(error) => return Err(error.into()),
@@ -274,8 +283,8 @@ pub(crate) async fn check(
         dataset,
         train,
         warnings: warn_of_empty_features(loaded).into_iter().collect(),
-        problems,
-        excerpts,
+        problems: problems.texts,
+        excerpts: problems.excerpts,
     })
 }
 

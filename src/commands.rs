@@ -24,6 +24,7 @@ mod shards;
 mod tools;
 mod train;
 mod tune;
+mod unset_variables;
 mod weights;
 mod work;
 

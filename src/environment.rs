@@ -171,6 +171,11 @@ impl Environment {
         })
     }
 
+    /// Returns true if a variable is set.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.vars.contains_key(name)
+    }
+
     /// Scratch folder for data of builds, one per user. Builds share it under locks, and each
     /// removes the files that a killed one left. `TMPDIR` moves it, for example if the disk is too
     /// small.

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub(crate) use self::{
     advice::{advice, remedies},
-    archive::{images_in, lacks_tables, named_texts, texts_in, with_texts},
+    archive::{lacks_tables, named_texts, texts_in, with_images, with_texts},
     location::{Content, Location, is_data_file},
     numbers::{NumberFormat, has_decimal_commas, is_number_column, numbers},
     pipeline::{Hints, Pagination, source_text, text},

@@ -2,7 +2,11 @@
 
 use feedline_preprocess::Engine;
 
-use super::{tools::Tools, work::PipelineWork};
+use super::{
+    tools::Tools,
+    unset_variables::{is_variable_named, name_other_variables},
+    work::PipelineWork,
+};
 use crate::{check, cli::Pipeline, exit::Outcome};
 
 /// Checks settings, secrets and sources, and prints the findings.
@@ -14,7 +18,13 @@ pub(super) async fn check_pipeline(
     let work = PipelineWork::load(pipeline, tools)?;
     let file = pipeline.file.display().to_string();
     let (ingest, preprocess) = (work.ingesting(), work.preprocessing(Engine::Local));
-    let report = check::check(&work.loaded, file, &ingest, &preprocess, is_offline).await?;
+    let (loaded, environment) = (&work.loaded, &tools.environment);
+    let is_set = |name: &str| environment.is_set(name);
+    let complete = |reason: String, problems: &[String]| {
+        let is_known = is_variable_named(&reason, problems);
+        (!is_known).then(|| name_other_variables(reason, &loaded.config, is_set))
+    };
+    let report = check::check(loaded, file, &ingest, &preprocess, is_offline, &complete).await?;
     tools.print(&report, work.json)?;
     Ok(report.outcome())
 }

@@ -120,9 +120,9 @@ impl<'a> FirstLook<'a> {
         look.content = Content::Images { has_classes: false };
         let preview = self.look(&look, pagination).await?;
         // A few images beside texts are not the data.
-        let images = init::images_in(&preview).filter(|_| preview.rows >= texts);
-        Ok(images.map(|images| {
-            location.content = images;
+        let images = init::with_images(location, &preview).filter(|_| preview.rows >= texts);
+        Ok(images.map(|of_images| {
+            *location = of_images;
             preview
         }))
     }

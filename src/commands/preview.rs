@@ -1,10 +1,17 @@
 //! `feedline preview`: the columns of sources as they would land.
 
 use feedline_ingest::SourcePreview;
-use feedline_schemas::config::{DatasetConfig, Task};
+use feedline_schemas::{
+    config::{DatasetConfig, PipelineConfig, Task},
+    ids::Name,
+    report::Warning,
+};
 
 use super::{tools::Tools, work::PipelineWork};
-use crate::{cli::PreviewOptions, exit::Outcome, formatted_times, output::PreviewReport};
+use crate::{
+    check::warn_of_plain_secrets, cli::PreviewOptions, exit::Outcome, formatted_times,
+    output::PreviewReport,
+};
 
 /// Previews sources, or a data file; the outcome is bad if one cannot be read.
 pub(super) async fn preview_sources(
@@ -30,6 +37,7 @@ pub(super) async fn preview_sources(
         false => work.inspecting(),
     };
     let config = &work.loaded.config;
+    let plain = find_plain_secrets(config, only.as_ref());
     let previews = feedline_ingest::preview(config, only.as_ref(), rows, &context).await;
     let mut sources = previews.map_err(|e| work.ingest_error(e))?;
     if let Some(dataset) = &config.dataset {
@@ -37,10 +45,25 @@ pub(super) async fn preview_sources(
     }
     for source in &mut sources {
         formatted_times::remove_warnings(config, &source.source, &mut source.warnings);
+        let plain = plain.iter().filter(|(name, _)| *name == source.source);
+        let plain = plain.map(|(_, warning)| warning.clone());
+        source.warnings.extend(plain);
     }
     let is_bad = sources.iter().any(|source| source.error.is_some());
     tools.print(&PreviewReport { sources }, work.json)?;
     Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+}
+
+/// Logs the secrets in plain text of the sources that are read, or of the source `only`, before any
+/// request. Returns the warnings by source.
+fn find_plain_secrets(config: &PipelineConfig, only: Option<&Name>) -> Vec<(String, Warning)> {
+    let sources = config.source.iter();
+    let sources = sources.filter(|source| only.is_none_or(|only| *only == source.name));
+    let found = sources.filter_map(|source| {
+        let warning = warn_of_plain_secrets(source, false)?;
+        Some((source.name.to_string(), warning))
+    });
+    found.collect()
 }
 
 /// Warns of integers in numeric features and targets that no 64-bit float holds. The columns of a

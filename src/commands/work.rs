@@ -11,7 +11,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
-use super::tools::Tools;
+use super::{tools::Tools, unset_variables::name_other_variables};
 use crate::{
     cli::{Detail, Options, Pipeline},
     environment::Environment,
@@ -210,6 +210,8 @@ impl<'a> PipelineWork<'a> {
     pub(super) fn ingest_error(&self, error: feedline_ingest::Error) -> anyhow::Error {
         match error {
             feedline_ingest::Error::Config { key, reason } => {
+                let is_set = |name: &str| self.tools.environment.is_set(name);
+                let reason = name_other_variables(reason, &self.loaded.config, is_set);
                 self.loaded.error(&key, reason).into()
             }
             error => error.into(),

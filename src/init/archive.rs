@@ -2,21 +2,32 @@
 
 use feedline_ingest::SourcePreview;
 
-use super::location::{Content, FileClass, Location, class_of};
+use super::location::{Content, FileClass, Location, UnlabelledImages, class_of};
 
-/// Images of an archive that was previewed as such; `None` if it has none.
-pub(crate) fn images_in(preview: &SourcePreview) -> Option<Content> {
+/// The location of an archive of images that was previewed as such; `None` if it has none.
+pub(crate) fn with_images(location: &Location, preview: &SourcePreview) -> Option<Location> {
     let mut columns = preview.columns.iter();
     let folder = columns.find(|column| column.name == "folder");
-    let has_classes = folder.is_some_and(|folder| {
+    let are_classes = folder.is_some_and(|folder| {
         // Many tar archives call their members `./1.png`.
         let is_named = folder.samples.iter().all(|name| name != ".");
         // Members that were not looked at may be in further folders.
-        let is_class = folder.distinct > 1 || !preview.is_all;
-        folder.missing == 0 && is_named && is_class
+        let is_class = folder.distinct > 1 || (folder.distinct == 1 && !preview.is_all);
+        is_named && is_class
     });
+    let outside = folder.map_or(0, |folder| folder.missing);
+    let unlabelled = (are_classes && outside > 0).then_some(UnlabelledImages {
+        count: outside,
+        all: preview.rows,
+        example: None,
+    });
+    let has_classes = are_classes && unlabelled.as_ref().is_none_or(UnlabelledImages::are_few);
     let is_found = preview.error.is_none() && preview.rows > 0;
-    is_found.then_some(Content::Images { has_classes })
+    is_found.then(|| Location {
+        content: Content::Images { has_classes },
+        unlabelled,
+        ..location.clone()
+    })
 }
 
 /// Returns true if each member of an archive that was previewed as texts is one.
@@ -74,7 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_of_an_archive_have_classes_if_each_is_in_a_folder() {
+    fn images_of_an_archive_have_classes_if_nearly_all_are_in_a_folder() {
+        let location = Location::plain("x.zip", Content::Table, "x".to_owned());
         let found_in = |missing: u64, samples: &[&str], is_all: bool| {
             let folder = ColumnPreview {
                 name: "folder".to_owned(),
@@ -83,22 +95,26 @@ mod tests {
                 samples: samples.iter().map(|&name| name.to_owned()).collect(),
                 ..ColumnPreview::default()
             };
-            images_in(&SourcePreview {
+            let preview = SourcePreview {
                 rows: 10,
                 is_all,
                 columns: vec![folder],
                 ..SourcePreview::default()
-            })
+            };
+            let found = with_images(&location, &preview).unwrap();
+            let unlabelled = found.unlabelled.map_or(0, |images| images.count);
+            (found.content, unlabelled)
         };
         let found = |missing, samples: &[&str]| found_in(missing, samples, true);
-        let images = |has_classes| Some(Content::Images { has_classes });
-        assert_eq!(found(0, &["cat", "dog"]), images(true));
-        assert_eq!(found(1, &["cat", "dog"]), images(false));
-        assert_eq!(found(10, &[]), images(false));
-        assert_eq!(found(0, &["."]), images(false));
-        assert_eq!(found(0, &["photos"]), images(false));
-        assert_eq!(found_in(0, &["cat"], false), images(true));
-        assert_eq!(images_in(&SourcePreview::default()), None);
+        let images = |has_classes| Content::Images { has_classes };
+        assert_eq!(found(0, &["cat", "dog"]), (images(true), 0));
+        assert_eq!(found(1, &["cat", "dog"]), (images(true), 1));
+        assert_eq!(found(2, &["cat", "dog"]), (images(false), 2));
+        assert_eq!(found(10, &[]), (images(false), 0));
+        assert_eq!(found(0, &["."]), (images(false), 0));
+        assert_eq!(found(0, &["photos"]), (images(false), 0));
+        assert_eq!(found_in(0, &["cat"], false), (images(true), 0));
+        assert_eq!(with_images(&location, &SourcePreview::default()), None);
     }
 
     #[test]
@@ -135,7 +151,7 @@ mod tests {
         let found = decisions("pos/a.txt`, `neg/b.txt`, `LICENSE");
         let starts = [
             "each member of the archive is a document, also one without the extension of a text, such as `LICENSE`;",
-            "documents land without the names of their folders",
+            "one language model is trained on the documents of all folders",
         ];
         assert_eq!(found.len(), 2, "{found:?}");
         for (decision, start) in found.iter().zip(starts) {

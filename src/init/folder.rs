@@ -11,7 +11,7 @@ use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
 use feedline_readers::file_format::is_image;
 
-use super::location::{Content, FileClass, Location, class_of};
+use super::location::{Content, FileClass, Location, UnlabelledImages, class_of};
 use crate::output::counted;
 
 /// Maximum number of examined entries of a folder.
@@ -38,11 +38,7 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
     );
     let base = given.trim_end_matches('/');
     if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
-        let is_below = images.iter().all(|path| path.parent() != Some(folder));
-        let names = images.iter().filter_map(|path| path.parent()?.file_name());
-        let classes: BTreeSet<_> = names.collect();
-        // Further entries may be in further folders.
-        let has_classes = is_below && (classes.len() > 1 || files.len() >= MAX_ENTRIES);
+        let (has_classes, unlabelled) = find_classes(folder, &images, files.len() < MAX_ENTRIES);
         let content = Content::Images { has_classes };
         // A source of images reads archives too.
         let is_other = |path: &&PathBuf| {
@@ -53,6 +49,7 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
         return Ok(Location {
             left_out: left_out(others, "a source of images reads images alone", "read them"),
             shorter_side: shorter_side(&images),
+            unlabelled,
             ..Location::plain(base, content, name)
         });
     }
@@ -94,6 +91,31 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
         ),
         ..Location::plain(&pattern, content, name)
     })
+}
+
+/// Returns true if nearly all images below `folder` are in folders of classes, and the other ones. `is_all` is true if no further
+/// files exist, which may be in further folders.
+fn find_classes(
+    folder: &Path,
+    images: &[&PathBuf],
+    is_all: bool,
+) -> (bool, Option<UnlabelledImages>) {
+    let is_outside = |path: &&PathBuf| path.parent() == Some(folder);
+    let images = images.iter().copied();
+    let (outside, below): (Vec<&PathBuf>, Vec<&PathBuf>) = images.partition(is_outside);
+    let names = below.iter().filter_map(|path| path.parent()?.file_name());
+    let classes: BTreeSet<_> = names.collect();
+    if classes.is_empty() || (classes.len() == 1 && is_all) {
+        return (false, None);
+    }
+    let example = outside.first().and_then(|path| path.file_name());
+    let unlabelled = example.map(|name| UnlabelledImages {
+        count: outside.len() as u64,
+        all: (outside.len() + below.len()) as u64,
+        example: Some(name.to_string_lossy().into_owned()),
+    });
+    let are_few = unlabelled.as_ref().is_none_or(UnlabelledImages::are_few);
+    (are_few, unlabelled)
 }
 
 /// Describes the `others`, files that are not read for this reason; `None` if there are none.
@@ -249,6 +271,18 @@ mod tests {
             of().unwrap(),
             (String::new(), Content::Images { has_classes: false })
         );
+        let noted = || {
+            let found = Location::new(&given).unwrap();
+            found.unlabelled.unwrap().decision()
+        };
+        assert!(noted().starts_with("1 of 7 images is in no folder, such as `6.jpg`, so"));
+        // One in ten may have no class.
+        (2..5).for_each(|n| put(&format!("dogs/{n}.jpg")));
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: true })
+        );
+        assert!(noted().starts_with("1 of 10 images is in no folder, such as `6.jpg`: without"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::bail;
 use feedline_readers::file_format::TABLE_ENDINGS;
 
 use super::{ColumnRoles, NumberFormat, folder::of_folder, pipeline::image_sides};
+use crate::output::counted;
 
 /// Endings of images.
 const IMAGES: [&str; 10] = [
@@ -93,6 +94,44 @@ pub(crate) struct Location {
     pub(crate) has_folders: bool,
     /// Members of an archive that are read as texts without the extension of one, for a message.
     pub(crate) other_members: Option<String>,
+    /// Images outside of the folders of classes.
+    pub(crate) unlabelled: Option<UnlabelledImages>,
+}
+
+/// Images in no folder, beside others in a folder for each class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnlabelledImages {
+    pub(super) count: u64,
+    /// All images that were looked at.
+    pub(super) all: u64,
+    /// One of them, if its name is known.
+    pub(super) example: Option<String>,
+}
+
+impl UnlabelledImages {
+    /// Returns true if nearly all images are in folders, so that these are classes.
+    pub(super) const fn are_few(&self) -> bool {
+        self.count * 10 <= self.all
+    }
+
+    /// Treatment of these images, with the key that changes it.
+    pub(super) fn decision(&self) -> String {
+        let Self { count, all, .. } = self;
+        let example = self.example.iter();
+        let example: String = example.map(|name| format!(", such as `{name}`")).collect();
+        let are = if *count == 1 { "is" } else { "are" };
+        let rest = match self.are_few() {
+            true => {
+                ": without a class, a build rejects them; move each into the folder of its class, see `dataset.target`"
+            }
+            false => {
+                ", so folders are not taken as classes; if they are, move each image into the folder of its class, and set \
+                 `dataset.target = \"folder\"` and `dataset.task = \"classification\"`"
+            }
+        };
+        let all = counted(*all, "image");
+        format!("{count} of {all} {are} in no folder{example}{rest}")
+    }
 }
 
 impl Location {
@@ -100,6 +139,7 @@ impl Location {
     pub(crate) fn decisions(&self) -> Vec<String> {
         let mut decisions: Vec<String> = self.left_out.iter().cloned().collect();
         decisions.extend(self.other_members.clone());
+        decisions.extend(self.unlabelled.as_ref().map(UnlabelledImages::decision));
         if let Some(encoding) = &self.encoding {
             decisions.push(format!(
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
@@ -152,8 +192,10 @@ impl Location {
             && (self.url.contains("/**/") || self.has_folders)
         {
             decisions.push(
-                "documents land without the names of their folders, and one language model is trained on all; to predict a \
-                 class, write a table with a text and its class in each row, see `dataset.text_column`"
+                "one language model is trained on the documents of all folders; to predict the folder of a document, set \
+                 `dataset.kind = \"multi\"`, `dataset.task = \"classification\"`, `dataset.text_column = \"text\"`, \
+                 `dataset.target = \"folder\"`, `dataset.drop = [\"path\"]` and \
+                 `dataset.dedup_ignore = [\"path\"]`"
                     .to_owned(),
             );
         }
@@ -255,6 +297,7 @@ impl Location {
             left_out: None,
             has_folders: false,
             other_members: None,
+            unlabelled: None,
         }
     }
 }
@@ -342,14 +385,19 @@ mod tests {
     }
 
     #[test]
-    fn texts_in_folders_are_reported_to_lose_the_names_of_these() {
+    fn texts_in_folders_are_reported_with_the_keys_that_predict_these() {
         let decisions = |url: &str| {
             let texts = Content::Texts { is_single: false };
             Location::plain(url, texts, "notes".to_owned()).decisions()
         };
         assert!(decisions("notes/*.txt").is_empty());
         let found = decisions("notes/**/*.txt");
-        assert!(found[0].contains("`dataset.text_column`"), "{found:?}");
+        assert!(
+            found[0].contains("`dataset.target = \"folder\"`"),
+            "{found:?}"
+        );
+        let ignored = "`dataset.dedup_ignore = [\"path\"]`";
+        assert!(found[0].ends_with(ignored), "{found:?}");
         assert!(!found[0].contains("  "), "{found:?}");
         let archive = Location {
             has_folders: true,
@@ -360,6 +408,25 @@ mod tests {
             )
         };
         assert_eq!(archive.decisions(), found);
+    }
+
+    #[test]
+    fn images_in_no_folder_are_counted_with_their_treatment() {
+        let decision = |count: u64, example: Option<&str>| {
+            let images = UnlabelledImages {
+                count,
+                all: 40,
+                example: example.map(str::to_owned),
+            };
+            images.decision()
+        };
+        let few = decision(4, Some("6.jpg"));
+        let part = "4 of 40 images are in no folder, such as `6.jpg`: without a class, a build rejects them;";
+        assert!(few.starts_with(part), "{few}");
+        let many = decision(5, None);
+        let part = "5 of 40 images are in no folder, so folders are not taken as classes;";
+        assert!(many.starts_with(part), "{many}");
+        assert!(many.contains("`dataset.target = \"folder\"`"), "{many}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     ColumnRoles, Dropped,
     location::{Content, Location},
+    table::missing_targets,
 };
 use crate::output::shell_word;
 
@@ -166,8 +167,10 @@ pub(crate) fn text(
     }
     match (&location.content, columns) {
         (Content::Table | Content::Api, Some(columns)) => out += &table_text(hints, columns),
-        (Content::Images { has_classes: true }, _) => out += &images_text(location.shorter_side),
-        (Content::Images { has_classes: false }, _) => out += IMAGES_WITHOUT_CLASSES,
+        (Content::Images { has_classes: true }, _) => out += &images_text(location),
+        (Content::Images { has_classes: false }, _) => {
+            out += &with_unlabelled(IMAGES_WITHOUT_CLASSES, location);
+        }
         (Content::Texts { is_single: true }, _) => out += ONE_TEXT,
         (Content::Texts { is_single: false }, _) => out += TEXTS,
         (Content::Table | Content::Api, None) => {}
@@ -296,9 +299,23 @@ pub(super) fn image_sides(side: Option<u32>) -> (u32, u32) {
     }
 }
 
-/// `[dataset]` and `[train]` for images whose shorter side has about `side` pixels.
-fn images_text(side: Option<u32>) -> String {
-    FOLDER_CLASSES.to_owned() + &stored_images(side) + &image_training(side)
+/// `[dataset]` and `[train]` for images in a folder for each class.
+fn images_text(location: &Location) -> String {
+    let side = location.shorter_side;
+    let unlabelled = location.unlabelled.as_ref();
+    let limit = unlabelled.and_then(|images| missing_targets(images.count, images.all));
+    let limit = limit.map_or_else(String::new, reject_limit_text);
+    let dataset = with_unlabelled(FOLDER_CLASSES, location);
+    dataset + &limit + &stored_images(side) + &image_training(side)
+}
+
+/// The `dataset` of images with a comment about those in no folder, if there are any.
+fn with_unlabelled(dataset: &str, location: &Location) -> String {
+    let Some(images) = &location.unlabelled else {
+        return dataset.to_owned();
+    };
+    let section = format!("[dataset]\n# {}\n", one_line(&images.decision()));
+    dataset.replacen("[dataset]\n", &section, 1)
 }
 
 /// The key `image` for images whose shorter side has about `side` pixels.
@@ -404,7 +421,10 @@ fn one_line(text: &str) -> String {
 mod tests {
     use feedline_schemas::config::load;
 
-    use super::{super::NumberFormat, *};
+    use super::{
+        super::{NumberFormat, location::UnlabelledImages},
+        *,
+    };
 
     #[test]
     fn small_images_keep_their_size_and_large_ones_are_bounded() {
@@ -434,6 +454,28 @@ mod tests {
             "\n# [dataset]\n# target = \"COLUMN\"\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn images_in_no_folder_are_a_comment_and_raise_the_limit_of_rejects() {
+        for (has_classes, all) in [(true, 12), (false, 2)] {
+            let unlabelled = UnlabelledImages {
+                count: 1,
+                all,
+                example: Some("6\n.jpg".to_owned()),
+            };
+            let content = Content::Images { has_classes };
+            let location = Location {
+                unlabelled: Some(unlabelled.clone()),
+                ..Location::plain("photos", content, "photos".to_owned())
+            };
+            let text = text(&location, "p.toml", &Hints::default(), None);
+            let comment = format!("\n# {}\n", one_line(&unlabelled.decision()));
+            assert!(text.contains(&comment), "{text}");
+            let dataset = load("p.toml", &text, &[]).unwrap().config.dataset.unwrap();
+            let limit = dataset.max_reject_fraction.map(|limit| limit.get());
+            assert_eq!(limit, has_classes.then_some(0.18), "{text}");
         }
     }
 
@@ -498,6 +540,7 @@ mod tests {
                 left_out: Some("2 files are not read".to_owned()),
                 has_folders: false,
                 other_members: None,
+                unlabelled: None,
             };
             let all = [&columns, &of_texts, &of_images, &of_unlabelled];
             for columns in [None].into_iter().chain(all.map(Some)) {

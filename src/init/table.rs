@@ -304,7 +304,7 @@ fn is_mostly_distinct(column: &ColumnPreview) -> bool {
 
 /// Fraction of `rows` without a target, and a limit of rejected rows above it, where the default
 /// limit is close or exceeded.
-fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
+pub(super) fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
     let fraction = missing as f64 / rows.max(1) as f64;
     (fraction > MAX_REJECT_FRACTION / 2.0).then(|| {
         let limit = ((fraction * 1.5 + MAX_REJECT_FRACTION) * 100.0).ceil() / 100.0;

@@ -441,6 +441,55 @@ target = "price"
 }
 
 #[test]
+fn a_secret_in_plain_text_is_named_before_any_request_sends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = serve(|_| {
+        let type_of = "Content-Type: application/json\r\n".to_owned();
+        ("200 OK", type_of, r#"[{"id": 1}]"#.to_owned())
+    });
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{base}/things\"\n\
+         headers = {{ X-Api-Key = \"k-0123456789abcdef\" }}\n"
+    );
+    let file = pipeline(folder.path(), &text);
+    for arguments in [
+        &["check", file, "--offline"][..],
+        &["check", file],
+        &["preview", file],
+    ] {
+        let shown = run(folder.path(), arguments).expect(0);
+        let part = "`headers.X-Api-Key` seems to hold a secret";
+        assert!(shown.stdout.contains(part), "{arguments:?} {shown:#?}");
+        // The sentence is not written twice.
+        assert!(!shown.stderr.contains(part), "{arguments:?} {shown:#?}");
+        let logged = "requests send a probable secret in plain text";
+        let is_logged = shown.stderr.contains(logged);
+        let is_offline = arguments.contains(&"--offline");
+        assert_eq!(is_logged, !is_offline, "{arguments:?} {shown:#?}");
+    }
+}
+
+#[test]
+fn a_check_names_all_variables_that_are_not_set_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = |name: &str| {
+        format!(
+            "[[source]]\nname = \"{name}\"\ntype = \"rest\"\nurl = \"http://127.0.0.1:9/{name}\"\n\
+             auth = {{ type = \"bearer\", secret = {{ env = \"NO_SUCH_{name}\" }} }}\n"
+        )
+    };
+    let text = format!("[pipeline]\nname = \"p\"\n{}{}", source("a"), source("b"));
+    let file = pipeline(folder.path(), &text);
+    for arguments in [&["check", file, "--offline"][..], &["check", file]] {
+        let shown = run(folder.path(), arguments).expect(2);
+        let part = "; also not set: `NO_SUCH_b` (`source.1.auth.secret`)";
+        assert_eq!(shown.stdout.matches(part).count(), 1, "{shown:#?}");
+        let unset = shown.stdout.matches("is not set").count();
+        assert_eq!(unset, 1, "{arguments:?} {shown:#?}");
+    }
+}
+
+#[test]
 fn a_check_lists_every_problem_with_its_line_and_lands_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
