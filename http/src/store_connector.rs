@@ -171,10 +171,10 @@ impl HttpConnector for StoreConnector {
     }
 }
 
-/// Returns true if a server has no `HEAD`. The headers of `GET` are then those that were asked for.
-fn refuses_head(method: &Method, answer: &HttpResponse) -> bool {
+/// Returns true if `response` says that the server does not support `HEAD`; `GET` has the same headers.
+fn refuses_head(method: &Method, response: &HttpResponse) -> bool {
     let has_none = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
-    *method == Method::HEAD && has_none.contains(&answer.status())
+    *method == Method::HEAD && has_none.contains(&response.status())
 }
 
 /// A body that broke before its end.
@@ -184,11 +184,11 @@ struct TruncatedBody(String);
 
 /// Reads the body of a successful `GET` to its end, so that a truncated one is a failed try. The store
 /// would request the rest of it by its own rules, and only where the server reports a version.
-async fn read_body(method: &Method, answer: HttpResponse) -> Result<HttpResponse, HttpError> {
-    if *method != Method::GET || !answer.status().is_success() {
-        return Ok(answer);
+async fn read_body(method: &Method, response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if *method != Method::GET || !response.status().is_success() {
+        return Ok(response);
     }
-    let (head, body) = answer.into_parts();
+    let (head, body) = response.into_parts();
     let body = body.bytes().await.map_err(|error| {
         let reason = innermost(&error);
         HttpError::new(HttpErrorKind::Interrupted, TruncatedBody(reason))

@@ -4,6 +4,12 @@ use feedline_http::{HttpCause, TriedError};
 use feedline_readers::invalid_key::InvalidKey;
 use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
 
+/// Text of the innermost cause of an error.
+pub(crate) fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
+}
+
 /// Error that stops an ingest run. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

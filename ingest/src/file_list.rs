@@ -279,7 +279,7 @@ impl FileList {
             }
             Err(e) if !e.is_not_found() => Err(Error::from(e).into()),
             Ok(_) => self.folder(&format!("{url}/")).await,
-            // A name with an ending is none of a folder, which few web servers list.
+            // A name with an ending is not tried as a folder: few web servers list one.
             Err(_) if self.config.is_web() && has_ending(path) => Err(NotListed::NoFile(format!(
                 "the server of `{url}` has no such file (404); check the path"
             ))),

@@ -46,7 +46,7 @@ use crate::{
     blocking::blocking,
     context::Context,
     download::Download,
-    error::Error,
+    error::{Error, innermost_cause},
     file_change::{Known, Policy},
     file_list::{FILES_GONE, FileList, Found, UNREAD_ENTRIES},
     file_marks::{self, Marks},
@@ -64,19 +64,8 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     file_format::of("", config)?;
     let policy = file_requests(config, context)?;
     let list = new_file_list(config, policy.as_ref(), context)?;
-    Ok(Box::new(Files {
-        requests: Arc::clone(&list.options.web.requests),
-        list,
-        policy,
-        clock: Arc::clone(&context.clock),
-        found: None,
-        passed: None,
-        open: None,
-        seen: HashSet::new(),
-        marks: Marks::default(),
-        columns: KnownColumns::default(),
-        texts: SplitTexts::default(),
-    }))
+    let clock = Arc::clone(&context.clock);
+    Ok(Box::new(Files::new(list, policy, clock)))
 }
 
 /// The list of the files of `config`. Web servers are requested as `policy` says.
@@ -148,6 +137,26 @@ struct Files {
 }
 
 impl Files {
+    fn new(
+        list: FileList,
+        policy: Option<Arc<FileRequests<Error>>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            requests: Arc::clone(&list.options.web.requests),
+            list,
+            policy,
+            clock,
+            found: None,
+            passed: None,
+            open: None,
+            seen: HashSet::new(),
+            marks: Marks::default(),
+            columns: KnownColumns::default(),
+            texts: SplitTexts::default(),
+        }
+    }
+
     /// Ends a page at the position `next`, behind so many `passed` files.
     fn end_page(&mut self, gathered: Gathered, next: Position, passed: usize) -> Page {
         self.passed = Some((next.clone(), passed));
@@ -308,9 +317,7 @@ fn refused_by_server(error: Error) -> Error {
     let Error::Storage(feedline_storage::Error::Denied { url, source }) = error else {
         return error;
     };
-    let first: &(dyn std::error::Error + 'static) = source.as_ref();
-    let causes = std::iter::successors(Some(first), |error| error.source());
-    let cause = causes.last().map(ToString::to_string).unwrap_or_default();
+    let cause = innermost_cause(source.as_ref());
     Error::Http {
         url,
         cause: HttpCause::Other,

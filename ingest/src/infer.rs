@@ -40,8 +40,8 @@ pub(crate) use self::{
     rounded_digits::follow_rounded_digits,
     survey::Survey,
     type_warnings::{
-        CSV_NOT_USED, LOOKS_LIKE_DATES, TYPE_WARNINGS, follow_settings, has_open_columns,
-        is_about_odd_values,
+        CSV_NOT_USED, LOOKS_LIKE_DATES, MIXED_TYPES, TYPE_WARNINGS, follow_settings,
+        has_open_columns, is_about_odd_values,
     },
     version_numbers::has_open_version,
 };

@@ -140,7 +140,7 @@ pub struct CompactionReport {
     pub rows: u64,
     /// Bytes of the files before.
     pub bytes_before: u64,
-    /// Bytes of the files after.
+    /// Bytes of the files after; 0 with `--dry-run`, which writes none.
     pub bytes_after: u64,
     /// Entries that were added to the log, one for each merged file and one for retention.
     pub entries: Vec<u64>,

@@ -1,5 +1,7 @@
 //! `feedline preview`: the columns of sources as they would land.
 
+use std::collections::BTreeMap;
+
 use feedline_ingest::SourcePreview;
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
@@ -37,7 +39,7 @@ pub(super) async fn preview_sources(
         false => work.inspecting(),
     };
     let config = &work.loaded.config;
-    let plain = find_plain_secrets(config, only.as_ref());
+    let mut plain = find_plain_secrets(config, only.as_ref());
     let previews = feedline_ingest::preview(config, only.as_ref(), rows, &context).await;
     let mut sources = previews.map_err(|e| work.ingest_error(e))?;
     if let Some(dataset) = &config.dataset {
@@ -45,9 +47,7 @@ pub(super) async fn preview_sources(
     }
     for source in &mut sources {
         formatted_times::remove_warnings(config, &source.source, &mut source.warnings);
-        let plain = plain.iter().filter(|(name, _)| *name == source.source);
-        let plain = plain.map(|(_, warning)| warning.clone());
-        source.warnings.extend(plain);
+        source.warnings.extend(plain.remove(&source.source));
     }
     let is_bad = sources.iter().any(|source| source.error.is_some());
     tools.print(&PreviewReport { sources }, work.json)?;
@@ -56,7 +56,7 @@ pub(super) async fn preview_sources(
 
 /// Logs the secrets in plain text of the sources that are read, or of the source `only`, before any
 /// request. Returns the warnings by source.
-fn find_plain_secrets(config: &PipelineConfig, only: Option<&Name>) -> Vec<(String, Warning)> {
+fn find_plain_secrets(config: &PipelineConfig, only: Option<&Name>) -> BTreeMap<String, Warning> {
     let sources = config.source.iter();
     let sources = sources.filter(|source| only.is_none_or(|only| *only == source.name));
     let found = sources.filter_map(|source| {

@@ -1,6 +1,6 @@
 //! `feedline tune`: a search for the best values of keys.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -19,10 +19,9 @@ pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result
     let changed = work.training_dataset_warning(consequence).await;
     let folder = work.root.child("tune");
     let loaded = work.loaded.clone();
-    let text = fs::read_to_string(&pipeline.file).unwrap_or_default();
     let search = move || {
         let make = |values: &[(String, Value)]| tune::made(&loaded, values);
-        let section = |values: &BTreeMap<String, Value>| tune::best_section(&text, values);
+        let section = |values: &BTreeMap<String, Value>| tune::best_section(loaded.text(), values);
         feedline_trainer::tune::tune(&config, &make, &section, &folder, &context).map_err(Box::new)
     };
     let report = tokio::task::spawn_blocking(search).await?;

@@ -4,6 +4,8 @@
 use feedline_schemas::config::{PipelineConfig, SecretRef};
 use serde_json::Value;
 
+use crate::environment::UNSET;
+
 /// Tables whose keys the user chooses, so that one may be called `env`.
 const FREE_KEYS: [&str; 7] = [
     "columns",
@@ -59,10 +61,9 @@ pub(super) fn is_variable_named(reason: &str, problems: &[String]) -> bool {
 
 /// Name of the variable that `reason` says is not set.
 fn unset_variable(reason: &str) -> Option<&str> {
-    let (name, rest) = reason
-        .strip_prefix("environment variable `")?
-        .split_once('`')?;
-    rest.starts_with(" is not set").then_some(name)
+    let [before, after] = UNSET;
+    let (name, _) = reason.strip_prefix(before)?.split_once(after)?;
+    Some(name)
 }
 
 /// Finds the variables of the secrets in `value`, which is at `key` and the last part of that is

@@ -120,7 +120,7 @@ fn one_failing_source_leaves_the_report_of_the_others_and_the_exit_code() {
     run(folder.path(), &["ingest", file, "--set", &set]).expect(0);
     let status = run(folder.path(), &["ingest", "status", file]).expect(0);
     assert!(!status.stdout.contains("in a row"), "{}", status.stdout);
-    // The report of one failing source is lost to no program.
+    // With `--json`, the report of a single failing source is printed too.
     let alone = source("bad");
     let text = format!("[pipeline]\nname = \"p\"\nroot = \"alone\"\n{alone}");
     let file = pipeline(folder.path(), &text);

@@ -30,7 +30,7 @@ fn write(folder: &Path) -> &'static str {
     pipeline(folder, PIPELINE)
 }
 
-/// So many rows, of which those in `unknown` have no number as their size.
+/// So many rows; those in `unknown` have no number as their size.
 fn write_rows(folder: &Path, count: usize, unknown: &[usize]) {
     let mut rows = "id,size,price\n".to_owned();
     for i in 0..count {

@@ -65,8 +65,7 @@ pub enum Error {
         dataset: String,
         /// The newest runs and why each does not fit.
         reasons: String,
-        /// Further advice with its separator: a run that does not fit is used if it is named, or why it is
-        /// not.
+        /// Further advice with its separator, such as to name a run with `--run`.
         otherwise: String,
     },
     /// The model of a run would be wrong on a dataset.

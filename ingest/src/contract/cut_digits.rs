@@ -1,5 +1,7 @@
 //! Timestamps with digits beyond microseconds, which are cut.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     commit::{Decisions, Noted},
     count::counted,
@@ -10,7 +12,7 @@ use feedline_schemas::{
 /// warning about them. A column keeps its type, so it holds until a reset.
 pub(crate) const DIGITS_CUT: &str = "timestamp_digits_cut";
 
-/// Most columns that the warning names.
+/// Most columns that a warning names.
 const NAMED: usize = 5;
 
 /// Returns true if the fraction of a timestamp has digits beyond microseconds that are not zero.
@@ -26,7 +28,15 @@ pub(super) fn has_cut_digits(text: &str) -> bool {
 
 /// The warning about timestamps of a batch whose digits were cut, if there are any.
 pub(crate) fn cut_warning(decisions: &Decisions) -> Option<Warning> {
-    let columns = decisions.get(DIGITS_CUT)?;
+    let shown = list_columns(decisions.get(DIGITS_CUT)?);
+    let message = format!(
+        "{shown}: digits beyond microseconds are cut, since timestamps land in microseconds; to keep all digits declare the column `text`, and where rows have landed run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything"
+    );
+    Some(Warning::new(DIGITS_CUT, message).with_key("contract.column.<name>.type"))
+}
+
+/// The first of `columns` with their counts and samples, and the number of the others.
+pub(super) fn list_columns(columns: &BTreeMap<String, Noted>) -> String {
     let named = columns.iter().take(NAMED);
     let named = named.map(|(name, Noted { count, sample })| {
         let values = counted(*count, "value");
@@ -37,11 +47,7 @@ pub(crate) fn cut_warning(decisions: &Decisions) -> Option<Warning> {
         0 => String::new(),
         more => format!(" and {}", counted(more as u64, "more column")),
     };
-    let message = format!(
-        "{}{more}: digits beyond microseconds are cut, since timestamps land in microseconds; to keep all digits declare the column `text`, and where rows have landed run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
-        named.join(", ")
-    );
-    Some(Warning::new(DIGITS_CUT, message).with_key("contract.column.<name>.type"))
+    format!("{}{more}", named.join(", "))
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use feedline_schemas::{
     report::Warning,
 };
 
+use super::cut_digits::list_columns;
+
 /// Kind of decision: a cell of bytes that is text and lands as hexadecimal digits; also the code of
 /// the warning about it. A column keeps its type, so it holds until a reset.
 pub(crate) const TEXT_AS_HEX: &str = "text_as_hex";
 /// Kind of decision: any other cell of bytes that lands as hexadecimal digits.
 const BYTES_AS_HEX: &str = "bytes_as_hex";
 
-/// Most columns that the warning names.
-const NAMED: usize = 5;
 /// Most characters of a sample.
 const SAMPLE: usize = 40;
 /// Fraction of the cells that are text in a column that the warning names, in tenths.
@@ -116,25 +116,13 @@ pub(super) fn settle_hex(decisions: &mut Decisions) {
 
 /// The warning about text that landed as hexadecimal digits in a batch, from its settled decisions.
 pub(crate) fn hex_warning(decisions: &Decisions) -> Option<Warning> {
-    let columns = decisions.get(TEXT_AS_HEX)?.iter();
-    let named: Vec<String> = columns
-        .map(|(name, Noted { count, sample })| {
-            let values = counted(*count, "value");
-            format!("`{name}` ({values} of a batch, such as {sample})")
-        })
-        .collect();
-    let more = match named.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {}", counted(more as u64, "more column")),
-    };
-    let shown = named.get(..NAMED).unwrap_or(&named).join(", ");
+    let shown = list_columns(decisions.get(TEXT_AS_HEX)?);
     let message = format!(
-        "{shown}{more}: text in a binary column lands as hexadecimal digits, since nothing in the file marks it as text; to \
+        "{shown}: text in a binary column lands as hexadecimal digits, since nothing in the file marks it as text; to \
          land the text declare the column `text`, to land its bytes `bytes`, and where rows have landed run `feedline ingest \
          reset PIPELINE.toml SOURCE`, which re-reads everything"
     );
-    let warning = Warning::new(TEXT_AS_HEX, message).with_key("contract.column.<name>.type");
-    (!named.is_empty()).then_some(warning)
+    Some(Warning::new(TEXT_AS_HEX, message).with_key("contract.column.<name>.type"))
 }
 
 #[cfg(test)]

@@ -56,19 +56,7 @@ fn files(config: &SourceConfig) -> Files {
         notices: Notices::default(),
         download: None,
     };
-    Files {
-        list,
-        requests: Arc::default(),
-        policy: None,
-        clock: Arc::new(SystemClock),
-        found: None,
-        passed: None,
-        open: None,
-        seen: HashSet::new(),
-        marks: Marks::default(),
-        columns: KnownColumns::default(),
-        texts: SplitTexts::default(),
-    }
+    Files::new(list, None, Arc::new(SystemClock))
 }
 
 /// All pages from `at`: records for a reader, and the position after each page.

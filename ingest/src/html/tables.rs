@@ -10,7 +10,8 @@ use super::{node_text::attribute, text_marks::shown_text};
 const MAX_SPAN: usize = 1_000;
 
 /// Returns a record for each row below the header of each table that has one. The first row is a
-/// header if all of its cells are `th` or it is in `thead`; of a `thead`, all rows are. A cell that spans several columns or rows counts in each of them.
+/// header if all of its cells are `th` or it is in `thead`. Further rows of a `thead` belong to the
+/// header too. A cell that spans several columns or rows counts in each of them.
 pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
     let mut records = Vec::new();
     for (number, table) in document.select("table").nodes().iter().enumerate() {

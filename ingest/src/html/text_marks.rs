@@ -121,7 +121,7 @@ pub(super) fn shown_text(of: &NodeRef<'_>) -> String {
     shown
 }
 
-/// Part of an element on the way through it.
+/// Entry of the stack of a depth-first walk through an element.
 enum ElementPart<'a> {
     Node(NodeRef<'a>),
     /// End of a block.

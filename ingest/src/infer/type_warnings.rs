@@ -22,7 +22,7 @@ pub(super) const NAMED: usize = 5;
 
 pub(super) const MISSING_SPELLINGS: &str = "missing_spellings";
 pub(super) const ODD_VALUES: &str = "odd_values";
-pub(super) const MIXED_TYPES: &str = "mixed_types";
+pub(crate) const MIXED_TYPES: &str = "mixed_types";
 pub(super) const LEADING_ZEROS: &str = "leading_zeros";
 pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
 pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";

@@ -157,6 +157,7 @@ impl Paginator {
             self.warnings.raise(
                 COMMON_CAP,
                 "pagination.max_records",
+                // The message begins with the number, which `possible_cap` reads from a held warning.
                 format!(
                     "{records} records have come, a number at which many APIs stop; if this one does, ask for less at a time (`slices`, `for_each` or `params`) and {REREAD}; if these are all, set `pagination.max_records` = {NO_CAP}, or name its total by `pagination.total_path`; a later reading of more records ends this warning"
                 ),

@@ -9,16 +9,13 @@ use feedline_schemas::{
 use super::SourcePreview;
 use crate::{
     contract,
-    infer::Inferred,
+    infer::{Inferred, MIXED_TYPES},
     source::{Page, Source},
     warnings::WarningChange,
 };
 
 /// Code of the warning about integers that a build rejects.
 const INTEGER_TOO_LARGE: &str = "integer_too_large";
-
-/// Code of the warning about columns of several types.
-const MIXED_TYPES: &str = "mixed_types";
 
 /// Most columns that a warning names.
 const NAMED: usize = 5;

@@ -50,7 +50,7 @@ impl Rest {
     /// page in place of the one at `at`, unless the page run continues.
     ///
     /// # Errors
-    /// That of a request that fails. Nothing behind the page is returned until it is known whether
+    /// The error of a failed request. Nothing behind the page is returned until it is known whether
     /// the list has changed.
     pub(super) async fn check_page_before(
         &mut self,

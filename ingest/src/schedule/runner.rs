@@ -21,7 +21,7 @@ use super::{
 use crate::{
     context::Context,
     due_times::{DueTimes, jitter},
-    error::Error,
+    error::{Error, innermost_cause},
     landing_folder::landing,
     run::ingest,
     status::{is_deferred_by_log, read_log_totals},
@@ -327,7 +327,7 @@ impl SourceRunner {
         }
     }
 
-    /// Ends the row of runs that could not begin.
+    /// Resets the count and the error of runs that could not begin: the store works.
     fn note_store_works(&self) {
         self.show(|served| (served.store_failures, served.store_error) = (0, None));
     }
@@ -488,10 +488,8 @@ impl SourceRunner {
 /// The text of an error with its innermost cause, without queries of URLs. A store keeps its causes
 /// out of its own text.
 fn with_cause(error: &Error) -> String {
-    let first: &(dyn std::error::Error + 'static) = error;
-    let causes = std::iter::successors(Some(first), |error| error.source());
     let text = error.to_string();
-    let cause = causes.last().map(ToString::to_string).unwrap_or_default();
+    let cause = innermost_cause(error);
     if text.contains(&cause) {
         return text;
     }

@@ -274,21 +274,26 @@ fn schedules_that_cannot_be_are_named_before_anything_runs() {
     assert!(error.to_string().contains("nothing to serve"), "{error}");
 }
 
-#[tokio::test]
-async fn what_another_program_has_just_run_is_not_run_again() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("1.csv"), "a\n1\n").unwrap();
+/// A source of one file in `folder`, its context, and the time when it was due last.
+fn due_line(folder: &Path) -> (SourceRunner, Context, i64) {
+    fs::write(folder.join("1.csv"), "a\n1\n").unwrap();
     let context = Context {
         clock: Arc::new(SystemClock),
         run_id: "b".into(),
         ..testing::context()
     };
     let mut scheduler = Scheduler::new(1);
-    let config = pipeline(folder.path(), "{ every_s = 100 }");
+    let config = pipeline(folder, "{ every_s = 100 }");
     scheduler.add(config, &context).unwrap();
-    let line = scheduler.runners.remove(0);
     let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
     let due = ticks().until(now).unwrap().unwrap();
+    (scheduler.runners.remove(0), context, due)
+}
+
+#[tokio::test]
+async fn what_another_program_has_just_run_is_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (line, context, due) = due_line(folder.path());
     let landing = crate::landing_folder::landing(&context.root, &line.source);
     let ttl = Duration::from_secs(60);
     let lease = |holder| Lease::new(landing.clone(), &line.source, holder, ttl, &context.clock);
@@ -311,18 +316,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
 #[tokio::test]
 async fn a_run_of_a_clock_that_was_ahead_does_not_count_as_the_run_that_is_due() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("1.csv"), "a\n1\n").unwrap();
-    let context = Context {
-        clock: Arc::new(SystemClock),
-        run_id: "b".into(),
-        ..testing::context()
-    };
-    let mut scheduler = Scheduler::new(1);
-    let config = pipeline(folder.path(), "{ every_s = 100 }");
-    scheduler.add(config, &context).unwrap();
-    let line = scheduler.runners.remove(0);
-    let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
-    let due = ticks().until(now).unwrap().unwrap();
+    let (line, context, due) = due_line(folder.path());
     let landing = crate::landing_folder::landing(&context.root, &line.source);
     let ttl = Duration::from_secs(60);
     let mut lease = Lease::new(landing, &line.source, "b", ttl, &context.clock);

@@ -462,12 +462,10 @@ async fn find(
     }
     let url = store.url();
     let listed = store.list("").await.map_err(storage)?;
-    let mut pointers = listed
+    let below = listed
         .iter()
-        .filter_map(|file| file.path.strip_suffix("/CURRENT"));
-    if format == InputFormat::Detect
-        && let Some(folder) = pointers.next()
-    {
+        .find_map(|file| file.path.strip_suffix("/CURRENT"));
+    if let Some(folder) = below.filter(|_| format == InputFormat::Detect) {
         return Err(Error::NoDataset {
             reason: opened::below(&store.url_of(folder)),
             url,

@@ -31,8 +31,8 @@ pub(super) struct OpenedInput<T> {
 /// Reason that a folder with a dataset of shards in a folder below it is none, and advice; `url` is that of the dataset.
 pub(super) fn below(url: &str) -> String {
     format!(
-        "there is a dataset of feedline in `{url}`, and other files, such as landed rows before their preprocessing, are read \
-         only if they are asked for; give that URL, or set `format` to read the other files"
+        "there is a dataset of feedline in `{url}`, so other files, such as landed rows before their preprocessing, are not \
+         read by default; give that URL, or set `format` to read them"
     )
 }
 

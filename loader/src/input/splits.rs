@@ -2,8 +2,8 @@
 //!
 //! A split is named by a word of the path below the URL, where anything but a letter ends a word:
 //! `data/train-00000-of-00001.parquet`, `val/index.json`, `imagenet-validation-000007.tar`. The words are those that Hugging
-//! Face's `datasets` knows, and those with `set` behind them. Files of two splits are never read together: where the names do not say which files belong to the
-//! split, nothing is read.
+//! Face's `datasets` knows, and those with `set` behind them. Files of two splits are never read together: where the names do
+//! not say which files belong to the split, nothing is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

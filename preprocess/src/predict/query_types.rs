@@ -31,7 +31,8 @@ pub async fn query_types(
         Ok(query) => query,
         Err(error) => {
             tracing::warn!(
-                "the types of the columns of the query are unknown, so each cell of new rows is read by its own type: {error}"
+                %error,
+                "the types of the columns of the query are unknown, so each cell of new rows is read by its own type"
             );
             None
         }

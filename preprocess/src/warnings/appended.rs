@@ -29,8 +29,7 @@ const OF_ONE_BUILD: [&str; 7] = [
     UNKNOWN_CATEGORIES,
 ];
 
-/// Codes of warnings of the rows that the transform was fitted on, which no append counts once more: rows that were appended may
-/// contradict them.
+/// Codes of warnings about the rows that the transform was fitted on; appended rows may contradict them.
 const OF_FIT: [&str; 10] = [
     MOSTLY_CAPPED,
     "bins_merged",

@@ -165,9 +165,14 @@ def device_prefetch(batches, device):
     return batches
 
 
-def global_batch(batch_size, global_batch_size, world_size):
+def check_batch_size(batch_size, global_batch_size):
+    """Refuses both sizes, and none."""
     if (batch_size is None) == (global_batch_size is None):
         raise ConfigError("cannot determine the size of a batch: give either `batch_size` or `global_batch_size`")
+
+
+def global_batch(batch_size, global_batch_size, world_size):
+    check_batch_size(batch_size, global_batch_size)
     size = batch_size * world_size if global_batch_size is None else global_batch_size
     if not 1 <= size < 1 << 32:
         raise ConfigError(f"cannot use a global batch of `{size}` samples: use `1` to `1073741824`")

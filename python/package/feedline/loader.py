@@ -113,12 +113,13 @@ class Loader:
             `"stop"`; one for all or a list. Default `"repeat"`.
         stratified: for a list of datasets, whether each global batch has the same make-up. Default false.
         samples_per_epoch: for a list of datasets, samples in an epoch. Default: until all datasets that stop are at their
-            end, where the others fill the place of one that is; if all repeat, as many as all datasets have together. So
+            end, and one that ends earlier is replaced by the others; if all repeat, as many as all datasets have together. So
             with `ends="stop"` for all each sample comes once, and the last batches are of the largest dataset alone.
         cache_dir, cache_bytes: a folder on a local disk that keeps what was read from a remote store, and most bytes of it, at
             least two shuffle windows. Ranks and jobs may share it.
-        fetch: how blocks are asked for, a dict with any of `"deadline_s"` (default 300: what cannot be had for this long ends the
-            iteration; opening the dataset has the limits of its store instead), `"hedge_permille"` (45: most second requests for what is late, in thousandths of all), `"hedge_least_s"`,
+        fetch: how blocks are requested, a dict with any of `"deadline_s"` (default 300: a block that is late by this long ends the
+            iteration; opening the dataset has the limits of its store instead), `"hedge_permille"` (45: most second requests for
+            what is late, in thousandths of all), `"hedge_least_s"`,
             `"attempt_least_s"`, `"attempt_most_s"`, `"least_bytes_per_second"`, `"progress_window_s"`, `"backoff_s"`,
             `"backoff_most_s"` and `"local_threads"`.
         format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
@@ -126,7 +127,8 @@ class Loader:
             `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
             default an export of feedline has the features, the target and the key of its dataset. Of other files numeric
             columns are `x`, but those called `_feedline_*` or `*__landed`, and `y`, `label`, `target` or `cls` is the target;
-            without one of these there is a warning, and several are an error unless `"y"` names one. Of an export with several targets one is read, which `"y"` must name.
+            without one of these there is a warning, and several are an error unless `"y"` names one.
+            Of an export with several targets one is read, which `"y"` must name.
         target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
             type of the column decides.
         bad_values: what happens to rows with NaN, infinity or a class out of range: `"fail"`, `"skip"` (another row takes
@@ -283,7 +285,7 @@ class Loader:
         # The state after the last batch handed out, and a flag: iterating continues from there.
         self._state = self._inner.start_state(0, self._shuffle)
         self._fresh = True
-        # True if the epoch of the state was asked for and has no batches left: it is not passed over.
+        # True if `set_epoch` named the epoch of the state and no batches of it are left: the next iteration is empty.
         self._is_over = False
         self._may_warn_of_epoch = bool(shuffle)
 

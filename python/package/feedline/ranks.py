@@ -25,18 +25,21 @@ def resolve(rank=None, world_size=None):
     return rank * workers + worker, world_size * workers
 
 
-def worker_of_torch():
-    """`(worker, workers)` of a `DataLoader` that this process is a worker of, else `(0, 1)`."""
+def _worker_info():
     # A worker process has imported torch.utils.data; without it the import would only cost time.
     data = sys.modules.get("torch.utils.data")
-    info = None if data is None else data.get_worker_info()
+    return None if data is None else data.get_worker_info()
+
+
+def worker_of_torch():
+    """`(worker, workers)` of a `DataLoader` that this process is a worker of, else `(0, 1)`."""
+    info = _worker_info()
     return (0, 1) if info is None else (int(info.id), int(info.num_workers))
 
 
 def is_worker():
     """Returns true in a worker process of a `DataLoader`."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
+    return _worker_info() is not None
 
 
 def is_spawned_worker():

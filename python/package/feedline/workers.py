@@ -2,7 +2,7 @@
 
 import torch
 
-from . import ranks
+from . import arguments, ranks
 from .errors import ConfigError
 from .loader import Loader
 
@@ -25,7 +25,8 @@ class WorkerDataset(torch.utils.data.IterableDataset):
     `batch_size` samples, or with `global_batch_size` so many that those of all ranks have `global_batch_size` together.
 
     `set_epoch` is needed before each epoch, as for a `DistributedSampler`: a worker that starts knows of no epoch before, and
-    warns if it was never called. It holds for persistent workers too. Without workers the epochs count up by themselves. The position in an epoch is not saved; for that use `Loader` itself.
+    warns if it was never called. It holds for persistent workers too. Without workers the epochs count up by themselves. The
+    position in an epoch is not saved; for that use `Loader` itself.
     """
 
     def __init__(self, url, batch_size=None, *, rank=None, world_size=None, **settings):
@@ -36,8 +37,7 @@ class WorkerDataset(torch.utils.data.IterableDataset):
             )
         if settings.get("device") is not None:
             raise ConfigError("cannot use `device` in a WorkerDataset: workers send tensors in the memory of the host; remove it")
-        if (batch_size is None) == (settings.get("global_batch_size") is None):
-            raise ConfigError("cannot determine the size of a batch: give either `batch_size` or `global_batch_size`")
+        arguments.check_batch_size(batch_size, settings.get("global_batch_size"))
         self._arguments = (url, batch_size, settings)
         self.rank, self.world_size = ranks.resolve(rank, world_size)
         # In shared memory, so that workers which live for several epochs see the next one; negative if it was never set.
@@ -47,6 +47,7 @@ class WorkerDataset(torch.utils.data.IterableDataset):
 
     def set_epoch(self, epoch):
         """Makes the next iteration give `epoch`, in all workers."""
+        arguments.check_integers({"epoch": epoch}, 1 << 32, may_be_none=False)
         self._epoch.fill_(epoch)
 
     def __iter__(self):

@@ -214,7 +214,8 @@ pub enum DeclaredType {
     /// Timestamp in microseconds since 1970 UTC, read by `contract.dates` (`rfc3339` when that is
     /// empty).
     Timestamp,
-    /// Text; a number keeps the characters of the source.
+    /// Text; a number keeps the characters of the source. Bytes of Parquet or Arrow that are UTF-8 are
+    /// read as text, also for every other type than `bytes`; other bytes do not fit.
     Text,
     /// Lists and objects as JSON text; an object adds no other columns.
     Json,

@@ -35,8 +35,9 @@ pub struct ForEachConfig {
     /// as duplicates. Default: the name in `param`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#as: Option<String>,
-    /// Action for status 404 of the first page of a value, or of a slice of it: `stop` (default,
-    /// the run ends with an error) or `skip`. `skip` suits lists with values that the API no longer
+    /// Action for status 404 of the first page of a value, or of a slice of it, and with `skip` also
+    /// for a failure beside an empty list there (`error_path`): `stop` (default, the run ends with
+    /// an error) or `skip`. `skip` suits lists with values that the API no longer
     /// has. Such a value has no records, and the report counts it as `not_found`.
     #[serde(default, skip_serializing_if = "is_stop")]
     pub missing: MissingValue,

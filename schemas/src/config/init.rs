@@ -42,7 +42,7 @@ pub struct InitConfig {
     pub classes: Vec<String>,
     /// If true, weights that were trained on features or targets of another transform than that of
     /// the dataset (other means, scales, fill values or categories) give no warning. Default false.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_other_transform: bool,
 }
 
@@ -91,12 +91,4 @@ impl WeightLayout {
 
 const fn yes() -> bool {
     true
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out references"
-)]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }

@@ -58,6 +58,12 @@ impl Loaded {
         load(&self.file, &self.text, overrides)
     }
 
+    /// Text of the file.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Overrides that the file was read with, in their order.
     #[must_use]
     pub fn overrides(&self) -> &[Override] {

@@ -51,7 +51,7 @@ pub struct PageKeys {
     /// Number of records at which the API is known to stop, such as 10,000, at least 1. A run of pages that reaches it
     /// without having the total is an error: later records cannot be read this way. With `slices` it is none: the
     /// slice is split into halves, at once where the total says so. Default: none; a run of pages that ends at 1,000, 5,000,
-    /// 10,000, 50,000 and so on without a total warns then.
+    /// 10,000, 50,000 and so on without a total warns then. If the API has no such number, 1000000000 turns that warning off.
     pub max_records: Option<BoundedCount<1>>,
     /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.
     pub max_pages: BoundedCount<1>,

@@ -104,9 +104,9 @@ pub struct SourceConfig {
     /// `rest`: path of an error in a page with status 200, for APIs that report errors with a
     /// success status. If its value is not null, false, zero or empty, the request is retried as
     /// after an error of the server. Default: `error` and `errors` of a page without records are
-    /// errors, and beside records of JSON a warning (`errors_beside_records`). Beside an empty list of
-    /// JSON, so are `success` and `ok` if false, and `status` if `error`, `fail`, `failed` or
-    /// `failure`. Empty (`""`): no path is checked.
+    /// errors, and beside records of JSON a warning (`errors_beside_records`). An empty list of JSON
+    /// beside `success` or `ok` that is false, or `status` that is `error`, `fail`, `failed` or
+    /// `failure`, is an error too. Empty (`""`): no path is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
     /// `html`: selection of pages, and rate limiting of the crawl.

@@ -117,9 +117,9 @@ pub struct PredictReport {
     /// Rows of each category whose value the transform does not know. Categories without any are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_categories: BTreeMap<String, u64>,
-    /// Cells of each number far outside of the training rows: beyond their range (`min_max`, `bin`) or caps (`winsorize`) by more
-    /// than its width, or without these steps by more than 10 deviations from the mean (`standardize`) or 15 spreads from the
-    /// median (`robust`). Numbers without any, and those without such a step, are absent.
+    /// Cells of each number far outside of the training rows: beyond their range (`min_max`, `bin`) or the caps of `winsorize` by
+    /// more than its width, or with neither (`standardize`) more standard deviations from the mean than the square root of the
+    /// training rows, at least 10 and at most 100. Numbers without any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
     /// Cells of each number that the caps of a `winsorize` step change, for a warning.

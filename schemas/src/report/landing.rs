@@ -139,8 +139,8 @@ pub struct SourceReport {
 /// 1970-01-01 UTC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
-    /// When the newest batch with rows was committed, by the clock of the store: entries of the log hold no times, so that equal pages
-    /// make equal entries. Absent before the first.
+    /// Time of the commit of the newest batch with rows, by the clock of the store: entries of the log hold no times, so that
+    /// equal pages make equal entries. Absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub committed_unix_s: Option<u64>,
     /// Seconds since then.

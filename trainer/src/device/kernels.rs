@@ -1,6 +1,6 @@
 //! Kernels of our own for what a step does besides the model: each takes the place of many operations of the tensor library.
 //!
-//! The thread that orders a step needs about as long for each kernel, small or large, and a GPU reads and writes memory for
+//! The thread that dispatches a step needs about as long for each kernel, small or large, and a GPU reads and writes memory for
 //! each. Every function returns `None` where there is no such kernel: on the processor, and for tensors that are not
 //! contiguous. Its caller then does the same by operations of the library, whose results differ by rounding only.
 //!
@@ -32,7 +32,7 @@ pub(crate) use self::{
     verdict::judge,
 };
 
-/// Places in the numbers of a step.
+/// Indices in the numbers of a step.
 pub(crate) mod place {
     /// Sum of the losses.
     pub(crate) const LOSS: usize = 0;
@@ -75,8 +75,9 @@ pub(crate) struct JudgedSums {
 pub(crate) struct GradientScale {
     /// Factor of a rank alone.
     pub(crate) factor: f32,
-    /// Divisor that the gradient was computed with, and the scale of the loss: with the weight of all ranks they are their factor.
+    /// Divisor that the gradient was computed with; with several ranks the factor is `nominal / weight / loss_scale`.
     pub(crate) nominal: f32,
+    /// Scale of the loss.
     pub(crate) loss_scale: f32,
     /// Longest gradient; 0 for any length.
     pub(crate) clip_norm: f32,

@@ -17,7 +17,8 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
         AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved,
-        InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing, Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
+        InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing,
+        Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
     let mut samples = of_runs();
     samples.extend(of_training());

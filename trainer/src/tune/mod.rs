@@ -64,7 +64,7 @@ pub struct TuneReport {
     pub trials: Vec<Trial>,
     /// Number of the best one.
     pub best: u64,
-    /// Lines to write into `[train]` for it.
+    /// Section `[train]` for it, as it goes into the pipeline.
     pub toml: String,
     /// Its training, measured on the test split.
     pub train: TrainReport,

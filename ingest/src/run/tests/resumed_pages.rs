@@ -10,6 +10,14 @@ use super::{
 };
 use crate::testing::{self, Scripted, answer, ok};
 
+/// A source `s` of pages of three records.
+fn pages_of_three(url: &str, kind: PaginationKind) -> SourceConfig {
+    let mut config = testing::config(url, kind);
+    config.name = Name::new("s").unwrap();
+    config.pagination.common.page_size = 3;
+    config
+}
+
 /// A list of the numbers 20 to 1, three a page, with `since`. No page exists behind the last one.
 pub(super) struct List {
     pub(super) server: Scripted,
@@ -50,9 +58,7 @@ impl List {
 
     /// Batches of one page, and a window of all records, so that duplicates are no warning.
     pub(super) fn config(&self, kind: PaginationKind) -> SourceConfig {
-        let mut config = testing::config(self.server.url.as_str(), kind);
-        config.name = Name::new("s").unwrap();
-        config.pagination.common.page_size = 3;
+        let mut config = pages_of_three(self.server.url.as_str(), kind);
         config.batch.pages = Bounded::literal::<1>();
         config.batch.dedup_window = Some(100);
         config
@@ -199,9 +205,7 @@ async fn nothing_lands_behind_a_page_before_that_does_not_come() {
             ok(&format!(r#"{{"items": [{}]}}"#, items.join(",")))
         })
         .await;
-        let mut config = testing::config(server.url.as_str(), kind);
-        config.name = Name::new("s").unwrap();
-        config.pagination.common.page_size = 3;
+        let mut config = pages_of_three(server.url.as_str(), kind);
         config.batch.pages = Bounded::literal::<1>();
         config.retry.max_tries = Bounded::literal::<1>();
         let root = Store::memory();
@@ -334,9 +338,7 @@ async fn a_total_that_only_equal_records_reach_is_a_warning() {
         ))
     })
     .await;
-    let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
-    config.name = Name::new("s").unwrap();
-    config.pagination.common.page_size = 3;
+    let mut config = pages_of_three(server.url.as_str(), PaginationKind::Page);
     config.pagination.common.total_path = Some("total".into());
     let report = ingest_once(&Store::memory(), &config).await.unwrap();
     assert_eq!(report.rows, 10);
@@ -374,9 +376,7 @@ async fn a_total_that_an_interrupted_run_reaches_is_no_hole() {
         ))
     })
     .await;
-    let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
-    config.name = Name::new("s").unwrap();
-    config.pagination.common.page_size = 3;
+    let mut config = pages_of_three(server.url.as_str(), PaginationKind::Page);
     config.pagination.common.total_path = Some("total".into());
     config.pagination.common.strict_total = true;
     config.batch.pages = Bounded::literal::<1>();
@@ -406,9 +406,7 @@ async fn a_landed_page_that_is_empty_now_restarts_the_page_run_and_later_process
             ok(&format!(r#"{{"items": [{}]}}"#, items.join(",")))
         })
         .await;
-        let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
-        config.name = Name::new("s").unwrap();
-        config.pagination.common.page_size = 3;
+        let mut config = pages_of_three(server.url.as_str(), PaginationKind::Page);
         config.batch.pages = Bounded::literal::<1>();
         config.batch.dedup_window = Some(100);
         config.retry.max_tries = Bounded::literal::<1>();
@@ -450,9 +448,7 @@ async fn a_run_that_resumes_behind_its_last_page_compares_the_total_of_the_page_
             ))
         })
         .await;
-        let mut config = testing::config(server.url.as_str(), PaginationKind::Page);
-        config.name = Name::new("s").unwrap();
-        config.pagination.common.page_size = 3;
+        let mut config = pages_of_three(server.url.as_str(), PaginationKind::Page);
         config.pagination.common.total_path = Some("total".into());
         config.pagination.common.strict_total = true;
         testing::set_key(&mut config, "end_status", vec![404]);

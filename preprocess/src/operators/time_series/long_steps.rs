@@ -107,6 +107,11 @@ struct AlikeSteps {
 }
 
 impl AlikeSteps {
+    /// The shortest and the longest step.
+    const fn range(&self) -> [i64; 2] {
+        [self.shortest, self.longest]
+    }
+
     /// Returns true if the steps are at least 1.5 times as long as the usual one.
     fn are_long(self, usual: i64) -> bool {
         i128::from(self.shortest) * 2 >= i128::from(usual) * 3
@@ -216,7 +221,10 @@ impl StepCounter {
         }
         let Some(usual) = usual_step(&alike, steps) else {
             self.all.uneven += 1;
-            widen(&mut self.all.uneven_steps, alike.values());
+            widen(
+                &mut self.all.uneven_steps,
+                alike.values().map(AlikeSteps::range),
+            );
             return;
         };
         self.all.longest_usual = self.all.longest_usual.max(usual);
@@ -266,7 +274,7 @@ impl StepCounter {
         self.short.entities += 1;
         self.short.beside += steps - 1;
         self.short.near += near.saturating_sub(1);
-        widen(&mut self.short.steps, alike.values());
+        widen(&mut self.short.steps, alike.values().map(AlikeSteps::range));
     }
 
     /// Ends the last entity, and returns the counts.
@@ -281,23 +289,17 @@ impl StepCounter {
         if short.beside >= LEAST_BESIDE && short.near * 2 < short.beside {
             self.all.uneven += short.entities;
             self.all.uneven_together = short.entities;
-            let [shortest, longest] = short.steps.unwrap_or_default();
-            let all = AlikeSteps {
-                count: 0,
-                shortest,
-                longest,
-            };
-            widen(&mut self.all.uneven_steps, [&all]);
+            widen(&mut self.all.uneven_steps, short.steps);
         }
         std::mem::take(&mut self.all)
     }
 }
 
-/// Widens the `range` of the shortest and the longest step by these steps.
-fn widen<'a>(range: &mut Option<[i64; 2]>, alike: impl IntoIterator<Item = &'a AlikeSteps>) {
-    for alike in alike {
-        let [shortest, longest] = range.unwrap_or([alike.shortest, alike.longest]);
-        *range = Some([shortest.min(alike.shortest), longest.max(alike.longest)]);
+/// Widens the `range` of the shortest and the longest step by these ranges.
+fn widen(range: &mut Option<[i64; 2]>, ranges: impl IntoIterator<Item = [i64; 2]>) {
+    for [shortest, longest] in ranges {
+        let [least, most] = range.unwrap_or([shortest, longest]);
+        *range = Some([least.min(shortest), most.max(longest)]);
     }
 }
 

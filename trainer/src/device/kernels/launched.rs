@@ -24,7 +24,7 @@ pub(super) fn empty(len: usize, device: &Device) -> Option<CubeTensor> {
     tensor.try_into_primitive::<Cube>().ok()
 }
 
-/// The tensor of what a kernel wrote.
+/// Tensor that a kernel has written.
 pub(super) fn tensor(of: CubeTensor) -> Tensor<1> {
     Tensor::from_primitive::<Cube>(of)
 }

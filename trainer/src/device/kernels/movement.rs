@@ -1,7 +1,7 @@
 //! Steps of optimizers whose numbers do not depend on each other, each in one kernel.
 //!
-//! State is written where it is, which nothing else refers to. The moved weights are a tensor of their own: what was ordered
-//! before may still read the old ones.
+//! State is updated in place, since nothing else refers to it. The moved weights are a tensor of their own: kernels that were
+//! launched before may still read the old ones.
 
 use burn::tensor::Tensor as DeviceTensor;
 use cubecl::prelude::*;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::packed_bucket::ALIGNMENT;
 
-/// The weights after a step of Adam, which `moments` take in.
+/// The weights after a step of Adam; updates `moments` in place.
 pub(crate) fn adam(
     of: KernelStep<'_>,
     numbers: AdamConstants,
@@ -48,7 +48,7 @@ pub(crate) fn adam(
     Some(launched::tensor(moved))
 }
 
-/// The weights after a step with momentum, which `velocity` takes in.
+/// The weights after a step with momentum; updates `velocity` in place.
 pub(crate) fn momentum(
     of: KernelStep<'_>,
     numbers: MomentumConstants,

@@ -1,7 +1,7 @@
 //! Sums and lengths of vectors, in an order that follows from their lengths.
 //!
-//! Each thread takes in every n-th number of the vector, where n is the number of threads, so that neighbours read neighbours.
-//! What the threads found is reduced in the same way, until one number is left.
+//! With n threads, each takes in every n-th number of the vector, so that neighbours read neighbours.
+//! Their results are reduced in the same way, until one number is left.
 
 use burn::tensor::Tensor as DeviceTensor;
 use cubecl::prelude::*;

@@ -6,7 +6,7 @@ use feedline_schemas::config::{OptimizerConfig, OptimizerKind, ParameterGroup};
 use super::*;
 use crate::{
     device::numbers,
-    float_casts::{exact_len, single},
+    float_casts::exact_len,
     model::{
         interface::Parameter,
         layers::check::adapter,
@@ -225,7 +225,7 @@ fn sums_of(loss: f32, device: &Device) -> JudgedSums {
     let tensor = |number| on(device, &[number]);
     JudgedSums {
         loss: tensor(loss),
-        unsmoothed: tensor(single(1.0)),
+        unsmoothed: tensor(1.0),
         norm: tensor(1.0),
         buffers: tensor(0.0),
         of_ranks: None,

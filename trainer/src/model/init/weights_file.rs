@@ -10,6 +10,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 use safetensors::SafeTensors;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -111,39 +112,18 @@ impl Weights {
 
     /// The features that the weights are for, as the file says.
     pub(super) fn named_features(&self) -> Option<Vec<String>> {
-        let entries = self.metadata();
-        let found = match entries.get(METADATA_KEY) {
-            Some(header) => {
-                let header: Value = serde_json::from_str(header).ok()?;
-                serde_json::from_value(header.get("features")?.clone()).ok()
-            }
-            None => serde_json::from_str(entries.get(FEATURES_KEY)?).ok(),
-        };
-        found.filter(|names: &Vec<String>| !names.is_empty())
+        self.value_of(FEATURES_KEY)
+            .filter(|names: &Vec<String>| !names.is_empty())
     }
 
     /// Meaning of the token ids that the weights are for, as the file says.
     pub(super) fn text_ids(&self) -> Option<TextIds> {
-        let entries = self.metadata();
-        match entries.get(METADATA_KEY) {
-            Some(header) => {
-                let header: Value = serde_json::from_str(header).ok()?;
-                serde_json::from_value(header.get(TEXT_IDS_KEY)?.clone()).ok()
-            }
-            None => serde_json::from_str(entries.get(TEXT_IDS_KEY)?).ok(),
-        }
+        self.value_of(TEXT_IDS_KEY)
     }
 
     /// Hashes of the transform that the weights were trained with, as the file says.
     pub(super) fn transform_hashes(&self) -> Option<TransformHashes> {
-        let entries = self.metadata();
-        match entries.get(METADATA_KEY) {
-            Some(header) => {
-                let header: Value = serde_json::from_str(header).ok()?;
-                serde_json::from_value(header.get(TRANSFORM_KEY)?.clone()).ok()
-            }
-            None => serde_json::from_str(entries.get(TRANSFORM_KEY)?).ok(),
-        }
+        self.value_of(TRANSFORM_KEY)
     }
 
     /// The layout that the file names; a run's is the program's own.
@@ -155,6 +135,16 @@ impl Weights {
             _ if entries.contains_key(METADATA_KEY) => Some(WeightLayout::Feedline),
             _ => None,
         }
+    }
+
+    /// The value that the file has at `key`, in the header of a run or in the metadata of an export.
+    fn value_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let entries = self.metadata();
+        let Some(header) = entries.get(METADATA_KEY) else {
+            return serde_json::from_str(entries.get(key)?).ok();
+        };
+        let header: Value = serde_json::from_str(header).ok()?;
+        serde_json::from_value(header.get(key)?.clone()).ok()
     }
 
     pub(super) fn metadata(&self) -> HashMap<String, String> {
@@ -182,12 +172,7 @@ impl Weights {
 
     /// Names of the outputs that the file has at `key`, in the header of a run or in the metadata of an export.
     pub(super) fn names(&self, key: &str) -> Option<Vec<String>> {
-        let entries = self.metadata();
-        if let Some(header) = entries.get(METADATA_KEY) {
-            let header: Value = serde_json::from_str(header).unwrap_or_default();
-            return serde_json::from_value(header.get(key)?.clone()).ok();
-        }
-        serde_json::from_str(entries.get(key)?).ok()
+        self.value_of(key)
     }
 
     /// The classes that the file's outputs are for, as the file says.

@@ -90,7 +90,7 @@ mod tests {
     use crate::device::numbers;
 
     /// Sums `[loss, unsmoothed, norm, buffers]`, and those of ranks, on a device.
-    pub(super) fn sums(sums: [f32; 4], of_ranks: Option<[f32; 2]>, device: &Device) -> JudgedSums {
+    fn sums(sums: [f32; 4], of_ranks: Option<[f32; 2]>, device: &Device) -> JudgedSums {
         let tensor = |number: f32| Tensor::from_data(TensorData::new(vec![number], [1]), device);
         let [loss, unsmoothed, norm, buffers] = sums.map(tensor);
         JudgedSums {
