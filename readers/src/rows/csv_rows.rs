@@ -268,15 +268,7 @@ impl CsvRows {
                 None => Ok(None),
             };
         }
-        // A cell that spans lines is quoted; as the last one of the file it must end with a quote.
-        let spans_lines = self
-            .row
-            .iter()
-            .next_back()
-            .is_some_and(|cell| cell.contains(&b'\n'));
-        let is_whole = self.row.len() == self.header.len()
-            && self.dialect.quote == Some(self.last_byte.load(Ordering::Relaxed));
-        let is_open = spans_lines && !is_whole;
+        let is_open = self.may_be_open();
         let place = self.reader.get_ref().places.place();
         let line = self.dialect.base_line + place.lines + 1;
         self.line = line;
@@ -295,6 +287,24 @@ impl CsvRows {
 }
 
 impl CsvRows {
+    /// Returns true if the row, as the last one of the file, has a quote that is not closed.
+    fn may_be_open(&self) -> bool {
+        // A cell that spans lines is quoted, and must end with a quote.
+        let Some(cell) = self
+            .row
+            .iter()
+            .next_back()
+            .filter(|cell| cell.contains(&b'\n'))
+        else {
+            return false;
+        };
+        let last_byte = self.last_byte.load(Ordering::Relaxed);
+        let ends = self.row.len() == self.header.len() && self.dialect.quote == Some(last_byte);
+        // That quote may be the opening one of a cell that has line ends only.
+        let is_blank = cell.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+        !ends || is_blank && self.reader.get_ref().quotes.is_open()
+    }
+
     /// Reports the row if it has text behind a closing quote, once.
     fn note_loose_quote(&mut self) {
         let found = self.reader.get_ref().quotes.found();

@@ -63,6 +63,12 @@ impl QuoteScan {
         self.found.as_ref()
     }
 
+    /// Returns true if the bytes so far end within a quoted field. False behind the first
+    /// [`LooseQuote`], where nothing is scanned.
+    pub(super) const fn is_open(&self) -> bool {
+        self.found.is_none() && self.is_quoted && !self.is_closing
+    }
+
     /// Scans the next bytes.
     pub(super) fn scan(&mut self, bytes: &[u8]) {
         let Some(quote) = self.quote.filter(|_| self.found.is_none()) else {
@@ -182,6 +188,26 @@ mod tests {
             ..dialect(None)
         };
         assert_eq!(find(text, 100, &comments), None);
+    }
+
+    #[test]
+    fn a_field_is_open_up_to_its_closing_quote() {
+        for (text, is_open) in [
+            ("a,b\n1,\"\n", true),
+            ("a,b\n1,\"\n\"\n", false),
+            ("a\n\"\"\n\"\n", true),
+            ("a,b\n1,\"x\"\"\n", true),
+            ("a,b\n1,\"x\"", false),
+            ("a,b\n1,2\n", false),
+        ] {
+            for part in 1..=text.len() {
+                let mut scan = QuoteScan::new(&dialect(None));
+                text.as_bytes()
+                    .chunks(part)
+                    .for_each(|bytes| scan.scan(bytes));
+                assert_eq!(scan.is_open(), is_open, "{text:?} by {part}");
+            }
+        }
     }
 
     #[test]
