@@ -13,6 +13,7 @@ mod absent_values;
 mod intervals;
 mod read_intervals;
 mod reread_range;
+mod saved_list;
 mod settings;
 mod slice_format;
 mod slices;
@@ -26,12 +27,14 @@ use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{Interval, Ledger},
     config::SourceConfig,
+    ids::Hash128,
 };
 
 pub(crate) use self::{
     absent_values::warn_of_absent,
     read_intervals::{neighbours, span},
     reread_range::{BatchRange, range_of, show_ranges, undone, widen},
+    saved_list::has_other_list,
     settings::{check, depth, hashed},
     slices_report::slices_report,
 };
@@ -53,6 +56,12 @@ pub(crate) struct Plan {
     now: Duration,
     /// Ends of the ranges of earlier passes, if they are timestamps.
     ends: Vec<i64>,
+    /// Number of values of the last pass.
+    counted: Option<u64>,
+    /// Hash of the values of the last pass, if the list is another one now.
+    continued: Option<Hash128>,
+    /// Values that have left the list since.
+    left_list: Vec<String>,
 }
 
 impl Plan {
@@ -83,6 +92,9 @@ impl Plan {
             range,
             now,
             ends: Vec::new(),
+            counted: None,
+            continued: None,
+            left_list: Vec::new(),
         }))
     }
 
@@ -92,22 +104,14 @@ impl Plan {
         values.chain(self.slices.iter().flat_map(Slices::params))
     }
 
-    /// Refuses a ledger of other values.
-    ///
-    /// # Errors
-    /// [`Error::Config`].
-    pub(crate) fn check(&self, ledger: &Ledger) -> Result<(), Error> {
-        self.values
-            .as_ref()
-            .map_or(Ok(()), |values| values.check(ledger))
-    }
-
     /// Begins a pass over unfinished intervals, at its first slice; `None` if all are finished.
-    /// `before` is the ledger of the passes before.
-    pub(crate) fn begin(&self, before: Option<&Ledger>) -> Option<Ledger> {
+    /// `before` is the ledger of the passes before. With `is_again`, finished intervals are read
+    /// again.
+    pub(crate) fn begin(&self, before: Option<&Ledger>, is_again: bool) -> Option<Ledger> {
         let values = self.values.as_ref().map_or(1, Values::len);
         let reread = before.and_then(|before| self.doubt(before, self.now));
-        let done = before.map(|before| before.done.clone()).unwrap_or_default();
+        let done = before.filter(|_| !is_again);
+        let done = done.map(|before| before.done.clone()).unwrap_or_default();
         let mut ledger = Ledger {
             done: below(done, reread),
             old: before.map_or(0, |before| before.values),
@@ -165,8 +169,12 @@ impl Plan {
 
     /// Finds the next unfinished slice, from the current value on.
     fn seek(&self, ledger: &mut Ledger) {
+        let is_removed = |value| {
+            let values = self.values.as_ref();
+            values.is_some_and(|values| values.is_removed(value))
+        };
         while ledger.value < ledger.values {
-            if let Some(gap) = todo(ledger).first() {
+            if let Some(gap) = todo(ledger).first().filter(|_| !is_removed(ledger.value)) {
                 ledger.slice = Some(self.slices.as_ref().map_or(gap, |slices| slices.first(gap)));
                 return;
             }
@@ -197,9 +205,7 @@ impl Plan {
         let mut query = Vec::new();
         if let Some(values) = &self.values {
             let Some(text) = values.text(ledger.value) else {
-                return Err(values.check(ledger).err().unwrap_or_else(|| {
-                    Error::config("for_each", "has fewer values than were read")
-                }));
+                return Err(values.refuse(ledger));
             };
             query.push(Param::text(&values.param, text));
         }

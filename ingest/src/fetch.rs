@@ -142,6 +142,10 @@ impl Source for Fetching {
         self.table.restore(landing, resumed).await
     }
 
+    async fn save(&mut self, landing: &Store) -> Result<(), Error> {
+        self.table.save(landing).await
+    }
+
     fn fold(&mut self, marks: &[FileMark]) {
         self.table.fold(marks);
     }

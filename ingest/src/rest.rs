@@ -158,6 +158,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         is_resumed: true,
         moved_up: Vec::new(),
         is_our_pass: false,
+        is_pass_resumed: false,
         clock,
         _demo: demo,
     })
@@ -257,8 +258,10 @@ struct Rest {
     is_resumed: bool,
     /// Records of the page before the next one that moved there while the page run was interrupted.
     moved_up: Vec<Record>,
-    /// Slices: true if this process began the pass.
+    /// Slices and values: true if this process began the pass.
     is_our_pass: bool,
+    /// Slices and values: true if this process continues the pass of another one.
+    is_pass_resumed: bool,
     clock: Arc<dyn Clock>,
     /// Requests on their way, and unread pages.
     ahead: RequestsAhead,
@@ -273,6 +276,8 @@ struct Rest {
 #[async_trait]
 impl Source for Rest {
     async fn next_page(&mut self, position: &Position) -> Result<Page, Error> {
+        let changed = self.with_list(position);
+        let position = changed.as_ref().unwrap_or(position);
         let Some(mut at) = self.place(position)? else {
             return Ok(page(Vec::new(), position.clone()));
         };
@@ -324,7 +329,7 @@ impl Source for Rest {
         let last = resumed.last.as_ref();
         let ledger = last.and_then(|last| last.state.position.ledger());
         if let (Some(plan), Some(ledger)) = (&mut self.plan, ledger) {
-            plan.check(ledger)?;
+            plan.continue_list(landing, ledger).await?;
             plan.learn(&resumed.ends);
         }
         if self.incremental.is_some() {
@@ -342,6 +347,13 @@ impl Source for Rest {
         self.pages
             .restore(held.unwrap_or_default(), is_whole || last.is_none());
         self.answers.restore(landing, &resumed.validators).await
+    }
+
+    async fn save(&mut self, landing: &Store) -> Result<(), Error> {
+        match &self.plan {
+            Some(plan) => plan.save_list(landing).await,
+            None => Ok(()),
+        }
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {
@@ -369,6 +381,7 @@ impl Source for Rest {
             .into_iter()
             .chain(self.ahead.http().notices())
             .chain(self.notices.all())
+            .chain(self.plan.as_ref().and_then(Plan::warn_of_removed))
             .collect()
     }
 
@@ -448,10 +461,10 @@ impl Rest {
                 reason,
             })?;
         }
-        let next = self.after(at, &mut contents)?;
+        let (next, is_known) = self.after(at, &mut contents)?;
         self.deepen(&next);
         self.check_cursor(&next, &request.url)?;
-        let validator = validator.filter(|_| self.pages.is_known_unread(&next));
+        let validator = validator.filter(|_| is_known);
         Ok(Page {
             crawled: validator.map(|validator| Crawled {
                 urls: 1,
@@ -481,7 +494,9 @@ impl Rest {
     /// A page that has not changed since it landed.
     fn unchanged_page(&mut self, at: At) -> Page {
         self.is_resumed = false;
+        let (number, ledger) = (at.run.number, at.run.ledger.clone());
         let next = self.pages.next_unread(at);
+        let next = self.behind_slice(next, number, ledger);
         self.deepen(&next);
         Page {
             crawled: Some(Crawled {

@@ -250,6 +250,7 @@ async fn open_restored(
         }
         restored => restored?,
     }
+    source.save(log.landing()).await?;
     Ok(source)
 }
 

@@ -83,7 +83,13 @@ impl Scheduler {
             if let Some(warning) = warn_of_past_schedule(source, context) {
                 tracing::warn!(source = %source.name, "{}", warning.message);
             }
-            if !looks_for_more(source) {
+            let has_fixed_list = source
+                .for_each
+                .as_ref()
+                .is_some_and(|each| each.source.is_none());
+            let is_read_once =
+                has_fixed_list && source.slices.is_none() && source.refresh.is_never();
+            if is_read_once || !looks_for_more(source) {
                 tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }
             let number = self.board.add(ServedSource {

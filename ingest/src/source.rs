@@ -89,6 +89,14 @@ pub(crate) trait Source: Send {
         Ok(())
     }
 
+    /// Saves for later runs what positions refer to, before a run reads its first page.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    async fn save(&mut self, _landing: &Store) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Takes the marks of read files that positions no longer list, from the oldest to the newest.
     fn fold(&mut self, _marks: &[FileMark]) {}
 

@@ -22,7 +22,7 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
         (
             "for_each",
             source.for_each.is_some(),
-            "the log would need a newest cursor for each value; use `slices`, which have one state for all values",
+            "the log would need a newest cursor for each value; use `slices`, which have one state for all values, or `refresh`",
         ),
     ] {
         if is_given && source.incremental.is_some() {
@@ -31,7 +31,7 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
                 format!("cannot be combined with `incremental`: {instead}"),
             );
         }
-        if is_given && !source.refresh.is_never() {
+        if key == "slices" && is_given && !source.refresh.is_never() {
             let reason = "cannot be combined with `refresh`, which does not record finished intervals; remove one of them";
             return wrong(key, reason.into());
         }

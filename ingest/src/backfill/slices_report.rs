@@ -8,6 +8,7 @@ use feedline_schemas::{
 
 use super::{
     intervals::{Intervals, WHOLE},
+    saved_list::is_counted,
     slices::Slices,
 };
 
@@ -63,7 +64,10 @@ pub(crate) fn slices_report(
         let value = config.for_each.as_ref().map(|each| {
             let index = usize::try_from(ledger.value).unwrap_or(usize::MAX);
             let numbered = || format!("number {} of {}", ledger.value + 1, ledger.values);
-            let value = each.values.get(index).cloned().unwrap_or_else(numbered);
+            // Another list may have other values at this index.
+            let is_same = is_counted(&each.values, ledger);
+            let value = each.values.get(index).filter(|_| is_same).cloned();
+            let value = value.unwrap_or_else(numbered);
             format!("{}: {value}", each.param)
         });
         [value, slice]

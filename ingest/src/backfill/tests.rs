@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use feedline_readers::value::Value;
+use feedline_storage::Store;
 
 fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
     let slices = SlicesConfig {
@@ -30,12 +31,16 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
             param: "v".into(),
             column: None,
             values: list(count).collect(),
+            removed: BTreeSet::new(),
             source: None,
             name: "s".into(),
         }),
         range,
         now: Duration::ZERO,
         ends: Vec::new(),
+        counted: None,
+        continued: None,
+        left_list: Vec::new(),
     }
 }
 
@@ -87,11 +92,11 @@ fn check_passes(passes: &[Drawn], step: i64, first_values: u64) {
             .map(|value| (value, todo(value)))
             .filter(|(_, todo)| !todo.is_empty())
             .collect();
-        let Some(mut ledger) = plan.begin(last.as_ref()) else {
+        let Some(mut ledger) = plan.begin(last.as_ref(), false) else {
             assert!(expected.is_empty());
             continue;
         };
-        plan.check(&ledger).unwrap();
+        assert!(plan.values.as_ref().unwrap().continues(&ledger));
         let mut read: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
         let mut draws = draws.iter().cycle();
         while let Some(slice) = ledger.slice {
@@ -158,6 +163,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
+    fn lists_that_change_between_runs_lose_and_repeat_nothing(runs in any_runs()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check_changing_lists(&runs));
+    }
+
+    #[test]
     fn passes_read_what_is_missing_of_each_value_and_nothing_twice(
         passes in any_passes(), step in 1_i64..15, values in 1_u64..4
     ) {
@@ -168,7 +179,7 @@ proptest! {
 #[test]
 fn batches_far_away_are_no_neighbours() {
     let plan = plan([0, 50], 10, None);
-    let (mut ledger, mut ends) = (plan.begin(None).unwrap(), Vec::new());
+    let (mut ledger, mut ends) = (plan.begin(None, false).unwrap(), Vec::new());
     for _ in 0..4 {
         ledger = plan.advance(ledger);
         ends.push(position(ledger.clone()));
@@ -182,7 +193,7 @@ fn batches_far_away_are_no_neighbours() {
 #[test]
 fn a_slice_is_cut_down_to_its_smallest_unit_and_the_upper_halves_wait() {
     let plan = plan([0, 8], 8, None);
-    let mut ledger = plan.begin(None).unwrap();
+    let mut ledger = plan.begin(None, false).unwrap();
     let mut cuts = Vec::new();
     while let Some(halves) = plan.cut(&ledger) {
         ledger = halves;
@@ -203,31 +214,102 @@ fn a_slice_is_cut_down_to_its_smallest_unit_and_the_upper_halves_wait() {
     }
     assert_eq!(slices, [[0, 1], [1, 2], [2, 4], [4, 8]]);
     assert_eq!(ledger.done, [[0, 8]]);
-    assert!(plan.begin(Some(&ledger)).is_none());
+    assert!(plan.begin(Some(&ledger), false).is_none());
 }
 
-#[test]
-fn a_list_may_grow_at_its_end_only() {
-    let ledger = plan([0, 8], 8, Some(2)).begin(None).unwrap();
-    plan([0, 8], 8, Some(3)).check(&ledger).unwrap();
-    let refused = |plan: &Plan, key: &str| match plan.check(&ledger) {
-        Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
-        other => panic!("{other:?}"),
-    };
-    refused(&plan([0, 8], 8, Some(1)), "for_each.values");
+#[tokio::test]
+async fn a_list_without_a_saved_one_may_grow_at_its_end_only() {
+    let ledger = plan([0, 8], 8, Some(2)).begin(None, false).unwrap();
+    let landing = Store::memory();
+    let mut grown = plan([0, 8], 8, Some(3));
+    grown.continue_list(&landing, &ledger).await.unwrap();
+    assert_eq!(grown.with_list(&ledger), None);
+    let refused =
+        async |mut plan: Plan, key: &str| match plan.continue_list(&landing, &ledger).await {
+            Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
+            other => panic!("{other:?}"),
+        };
+    refused(plan([0, 8], 8, Some(1)), "for_each.values").await;
     let mut other = plan([0, 8], 8, Some(3));
     if let Some(values) = &mut other.values {
         values.values.swap(0, 2);
         values.source = Some("a".into());
     }
-    refused(&other, "for_each.source");
+    refused(other.clone(), "for_each.source").await;
+    // Nor is a list whose file is damaged taken for the saved one.
+    plan([0, 8], 8, Some(2)).save_list(&landing).await.unwrap();
+    let path = landing.list("values").await.unwrap().remove(0).path;
+    landing.put(&path, "\"v0\"\n\"v3\"".into()).await.unwrap();
+    refused(other, "for_each.source").await;
+}
+
+/// A run: end of the range, values in the list, and the number of slices after which it is killed.
+type DrawnRun = (i64, Vec<u8>, usize);
+
+fn any_runs() -> impl Strategy<Value = Vec<DrawnRun>> {
+    let list = proptest::collection::vec(0..6_u8, 0..6);
+    proptest::collection::vec((0..4_i64, list, 0..12_usize), 1..10)
+}
+
+/// Runs with lists that change. A number of a value is read once for as long as the value is in the
+/// list, and after a pass all numbers of its values are read.
+async fn check_changing_lists(runs: &[DrawnRun]) {
+    let landing = Store::memory();
+    let mut last: Option<Ledger> = None;
+    let mut read: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
+    let mut end = 1;
+    for (more, list, kill) in runs {
+        end += more;
+        let mut plan = plan([0, end], 2, Some(0));
+        let mut names: Vec<String> = Vec::new();
+        for value in list {
+            let name = format!("v{value}");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        plan.values.as_mut().unwrap().values = names.iter().cloned().map(Value::Text).collect();
+        if let Some(last) = &mut last {
+            plan.continue_list(&landing, last).await.unwrap();
+            if let Some(changed) = plan.with_list(last) {
+                *last = changed;
+            }
+        }
+        plan.save_list(&landing).await.unwrap();
+        read.retain(|name, _| names.contains(name));
+        let is_over = last.as_ref().is_none_or(|ledger| ledger.slice.is_none());
+        let begun = match is_over {
+            true => plan.begin(last.as_ref(), false),
+            false => last.clone(),
+        };
+        let Some(mut ledger) = begun else { continue };
+        for _ in 0..*kill {
+            let Some(slice) = ledger.slice else { break };
+            let name = plan.values.as_ref().unwrap().text(ledger.value).unwrap();
+            assert!(names.contains(&name), "{name} is not in {names:?}");
+            let numbers = read.entry(name.clone()).or_default();
+            for number in slice[0]..slice[1] {
+                assert!(numbers.insert(number), "{number} of {name} twice");
+            }
+            ledger = plan.advance(ledger);
+        }
+        if ledger.slice.is_none() {
+            let wanted: BTreeSet<i64> = (ledger.target[0]..ledger.target[1]).collect();
+            let values = plan.values.as_ref().unwrap();
+            for value in (0..ledger.values).filter(|value| !values.is_removed(*value)) {
+                let name = values.text(value).unwrap();
+                assert_eq!(read.get(&name), Some(&wanted), "{name}");
+            }
+        }
+        last = Some(ledger);
+    }
 }
 
 #[test]
 fn a_thousand_values_take_as_many_bytes_as_one() {
     let size = |values: u64| {
         let plan = plan([0, 1_000], 10, Some(values));
-        let mut ledger = plan.begin(None).unwrap();
+        let mut ledger = plan.begin(None, false).unwrap();
         let mut most = 0;
         while ledger.slice.is_some() {
             most = most.max(serde_json::to_string(&ledger).unwrap().len());

@@ -1,6 +1,6 @@
 //! `[source.for_each]`, checked, and the values that another source has landed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use arrow::{
     array::{Array, AsArray},
@@ -13,6 +13,7 @@ use feedline_schemas::{
     ids::{Hash128, Name},
 };
 
+use super::saved_list::REMOVED;
 use crate::{
     context::Context,
     error::Error,
@@ -27,8 +28,10 @@ pub(super) struct Values {
     pub(super) param: String,
     /// Column that is added to records.
     pub(super) column: Option<String>,
-    /// Strings and integers with distinct texts.
+    /// Strings and integers. Their texts are distinct, but for those of removed values.
     pub(super) values: Vec<Value>,
+    /// Indices of values that have left the list.
+    pub(super) removed: BTreeSet<u64>,
     /// Source of the values.
     pub(super) source: Option<String>,
     /// The source that requests them.
@@ -60,6 +63,7 @@ impl Values {
             param: each.param.clone(),
             column: Some(column).filter(|column| !column.is_empty()),
             values,
+            removed: BTreeSet::new(),
             source: each.source.as_ref().map(ToString::to_string),
             name: config.name.to_string(),
         })
@@ -67,6 +71,11 @@ impl Values {
 
     pub(super) fn len(&self) -> u64 {
         self.values.len() as u64
+    }
+
+    /// Returns true for a value that has left the list.
+    pub(super) fn is_removed(&self, index: u64) -> bool {
+        self.removed.contains(&index)
     }
 
     /// The text of a value.
@@ -80,26 +89,31 @@ impl Values {
             .and_then(|index| self.values.get(index))
     }
 
-    /// Hash of the first values.
-    pub(super) fn hash(&self, count: u64) -> Hash128 {
+    /// The first values as a saved list has them: a line for each.
+    pub(super) fn lines(&self, count: u64) -> String {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let texts: Vec<String> = self
-            .values
-            .iter()
-            .take(count)
-            .map(Value::canonical)
-            .collect();
-        Hash128::of(texts.join("\n").as_bytes())
+        let lines = (0..).zip(&self.values).take(count).map(|(index, value)| {
+            let text = value.canonical();
+            match self.is_removed(index) {
+                true => format!("{REMOVED}{text}"),
+                false => text,
+            }
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Refuses values that differ from those of a ledger.
-    ///
-    /// # Errors
-    /// [`Error::Config`].
-    pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Error> {
-        if ledger.values <= self.len() && ledger.values_hash == Some(self.hash(ledger.values)) {
-            return Ok(());
-        }
+    /// Hash of the first values.
+    pub(super) fn hash(&self, count: u64) -> Hash128 {
+        Hash128::of(self.lines(count).as_bytes())
+    }
+
+    /// Returns true if they begin with the values that a ledger has counted.
+    pub(super) fn continues(&self, ledger: &Ledger) -> bool {
+        ledger.values <= self.len() && ledger.values_hash == Some(self.hash(ledger.values))
+    }
+
+    /// Error about values that a ledger has counted and the saved lists do not have.
+    pub(super) fn refuse(&self, ledger: &Ledger) -> Error {
         let values = match ledger.values {
             1 => "value that was read".to_owned(),
             count => format!("{count} values that were read, in their order"),
@@ -108,20 +122,20 @@ impl Values {
             "run `feedline ingest reset PIPELINE.toml {}`, which saves its landed data under another name, so that the next run reads all current values from their beginning",
             self.name
         );
-        Err(match &self.source {
+        match &self.source {
             None => Error::config(
                 "for_each.values",
                 format!(
-                    "does not begin with the {values}; restore what is missing and add new ones at the end, or {reset}"
+                    "does not begin with the {values}, and the landing folder has no list of them to compare with; restore what is missing and add new ones at the end, or {reset}"
                 ),
             ),
             Some(source) => Error::config(
                 "for_each.source",
                 format!(
-                    "the landed values of `{source}` do not begin with the {values}: its rows were superseded, deleted, re-read or reset since, or its landing folder is another one; {reset}"
+                    "the landed values of `{source}` do not begin with the {values}, and the landing folder has no list of them to compare with: its rows were superseded, deleted, re-read or reset since, or its landing folder is another one; {reset}"
                 ),
             ),
-        })
+        }
     }
 
     /// Adds the column with a value to records that have none of its name.
@@ -197,7 +211,7 @@ fn is_misleading(config: &SourceConfig, each: &ForEachConfig, value: &str) -> bo
     matches!(value, "." | "..") && config.url.contains(&format!("{{{}}}", each.param))
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         other => other.canonical(),

@@ -58,7 +58,7 @@ impl RepeatLoader {
         window: &mut Window,
         now: Duration,
     ) -> Result<(), Error> {
-        if config.slices.is_some() || config.for_each.is_some() {
+        if config.slices.is_some() || config.for_each.is_some() && config.refresh.is_never() {
             // Each batch loads its own.
             return Ok(());
         }
@@ -106,7 +106,8 @@ impl RepeatLoader {
         window: &mut Window,
         next: &Position,
     ) -> Result<(), Error> {
-        if next.ledger().is_none() || config.dedup_window() == 0 {
+        let is_again = !config.refresh.is_never();
+        if next.ledger().is_none() || is_again || config.dedup_window() == 0 {
             return Ok(());
         }
         let last = log.last().map(|entry| entry.state.position.clone());
@@ -188,9 +189,10 @@ async fn records_of(
 }
 
 /// Columns that distinguish rows of one key and version from others. Slices return the state of a
-/// key at another time: there only the content distinguishes rows.
+/// key at another time, and values are read once: there only the content distinguishes rows.
 pub(crate) fn key_columns(config: &SourceConfig) -> Vec<String> {
-    if config.key.is_empty() || config.slices.is_some() || config.for_each.is_some() {
+    let is_read_once = config.for_each.is_some() && config.refresh.is_never();
+    if config.key.is_empty() || config.slices.is_some() || is_read_once {
         return Vec::new();
     }
     config.key.iter().chain(&config.version).cloned().collect()

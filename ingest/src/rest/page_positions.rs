@@ -14,8 +14,11 @@ impl Rest {
     /// Returns the page to request; `None` if everything has been read.
     pub(super) fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
         if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
-            let number = at.run().map_or(0, |run| run.number);
-            let pass = plan.begin(at.ledger());
+            let is_again = self.answers.are_asked_again()
+                && !self.is_pass_resumed
+                && matches!(at, Position::Done { .. });
+            let number = at.run().map_or(0, |run| run.number) + u64::from(is_again);
+            let pass = plan.begin(at.ledger(), is_again);
             self.is_our_pass = true;
             return Ok(pass.map(|ledger| first_page(run_of(number, ledger))));
         }
@@ -38,6 +41,23 @@ impl Rest {
         }
     }
 
+    /// Returns the position `at` for a list of values that has changed since; `None` if it is the
+    /// same.
+    pub(super) fn with_list(&mut self, at: &Position) -> Option<Position> {
+        let plan = self.plan.as_ref()?;
+        self.is_pass_resumed |= !self.is_our_pass && matches!(at, Position::Page { .. });
+        let (before, number) = (at.ledger()?, at.run()?.number);
+        let ledger = plan.with_list(before)?;
+        if (ledger.value, ledger.slice) != (before.value, before.slice) {
+            return Some(ended(number, ledger));
+        }
+        let mut at = at.clone();
+        if let Position::Page { run, .. } | Position::Done { run, .. } = &mut at {
+            run.ledger = Some(Box::new(ledger));
+        }
+        Some(at)
+    }
+
     /// Returns the page run after a finished one; `None` if nothing can be new.
     fn run_after(&self, run: &PageRun) -> Result<Option<PageRun>, Error> {
         match &self.incremental {
@@ -53,10 +73,17 @@ impl Rest {
     }
 
     /// Returns the position after a page. If a page run ends or cannot return all records, that is
-    /// the position of the next slice or value.
-    pub(super) fn after(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
+    /// the position of the next slice or value. The result is true with it if the position is known
+    /// without the page, once it has not changed.
+    pub(super) fn after(
+        &mut self,
+        at: At,
+        contents: &mut Contents,
+    ) -> Result<(Position, bool), Error> {
         let (Some(plan), Some(ledger)) = (&self.plan, at.run.ledger.clone()) else {
-            return self.pages.next(at, contents);
+            let next = self.pages.next(at, contents)?;
+            let is_known = self.pages.is_known_unread(&next);
+            return Ok((next, is_known));
         };
         let number = at.run.number;
         if self.pages.is_beyond_cap(contents.total)
@@ -64,13 +91,15 @@ impl Rest {
         {
             // They will be returned again.
             contents.records.clear();
-            return Ok(self.begun_again(&ledger, halves, number));
+            return Ok((self.begun_again(&ledger, halves, number), false));
         }
         let next = self.pages.next(at, contents);
         plan.mark(&ledger, &mut contents.records);
         match next {
             Err(Error::Incomplete { url, reason }) => match plan.cut(&ledger) {
-                Some(halves) if !self.keeps_all => Ok(self.begun_again(&ledger, halves, number)),
+                Some(halves) if !self.keeps_all => {
+                    Ok((self.begun_again(&ledger, halves, number), false))
+                }
                 cut => {
                     let why = if cut.is_some() {
                         "is not halved, since with `batch.dedup_window` = 0 its landed records would land again"
@@ -81,8 +110,27 @@ impl Rest {
                     Err(Error::Incomplete { url, reason })
                 }
             },
-            Ok(Position::Done { .. }) => Ok(ended(number, plan.advance(*ledger))),
-            other => other,
+            Ok(next) => {
+                let is_known = self.pages.is_known_unread(&next);
+                Ok((self.behind_slice(next, number, Some(ledger)), is_known))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The position `next`, or where a page run ends there, that of the slice or value behind the one
+    /// of `ledger`.
+    pub(super) fn behind_slice(
+        &self,
+        next: Position,
+        number: u64,
+        ledger: Option<Box<Ledger>>,
+    ) -> Position {
+        match (next, &self.plan, ledger) {
+            (Position::Done { .. }, Some(plan), Some(ledger)) => {
+                ended(number, plan.advance(*ledger))
+            }
+            (next, ..) => next,
         }
     }
 

@@ -62,7 +62,7 @@ impl Rest {
                 tracing::info!(%error, "no page exists after the last one");
                 self.answers.keep_end(self.ahead.http(), &request, &error);
                 self.is_resumed = false;
-                let next = self.after(at, &mut Contents::nothing(request.url))?;
+                let (next, _) = self.after(at, &mut Contents::nothing(request.url))?;
                 self.deepen(&next);
                 Ok(page(Vec::new(), next))
             }

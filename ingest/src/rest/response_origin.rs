@@ -136,7 +136,8 @@ impl Answers {
         let wanted = pages.headers();
         Self {
             again: config.refresh,
-            is_single: config.pagination.way.kind() == PaginationKind::None,
+            is_single: config.pagination.way.kind() == PaginationKind::None
+                && config.for_each.is_none(),
             keeper: config.archive_raw.then(|| Keeper::new(wanted.clone())),
             kept: Kept::default(),
             origin: Arc::new(Origin {

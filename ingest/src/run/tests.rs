@@ -5,6 +5,7 @@ mod clocks;
 mod contract;
 mod ends;
 mod for_each;
+mod for_each_again;
 mod http_faults;
 mod images;
 mod later_files;
@@ -531,7 +532,7 @@ async fn too_many_rejects_stop_before_the_commit() {
     let mut config = config();
     config.contract.max_reject_fraction = Real::literal(0.05);
     let error = run(&root, &config, &mut scripted()).await.unwrap_err();
-    let expected = "source `s`: 5 of 60 records were rejected, more than `contract.max_reject_fraction` = 0.05 allows; most often for `malformed_line`, such as ";
+    let expected = "source `s`: 5 of 47 records were rejected, more than `contract.max_reject_fraction` = 0.05 allows; most often for `malformed_line`, such as ";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert_eq!(entries(&root).await.len(), 9);
     config.contract.max_reject_fraction = Real::literal(0.2);

@@ -185,7 +185,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "for_each.values",
         Immediate(
-            "from the next run on: values may follow at the end; another change is refused until `feedline ingest reset`",
+            "from the next run on: new values are read, and removed ones are not requested any more",
         ),
     ),
     key("for_each.source", Refused(OTHER_VALUES)),

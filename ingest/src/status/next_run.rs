@@ -10,8 +10,13 @@ use feedline_schemas::{
 };
 
 use crate::{
-    backfill::slices_report, error::when, held_warnings::holding, settings::looks_for_more,
-    source_table::source_type, source_type::EarlierReadings, warnings::may_lack_records,
+    backfill::{has_other_list, slices_report},
+    error::when,
+    held_warnings::holding,
+    settings::looks_for_more,
+    source_table::source_type,
+    source_type::EarlierReadings,
+    warnings::may_lack_records,
 };
 
 /// Describes the next run.
@@ -97,6 +102,9 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
         (Some(_), None) => "slices",
         _ => "values",
     };
+    if !config.refresh.is_never() {
+        return format!("requests all {what} again");
+    }
     let has_open = slices_report(config, Some(position))
         .is_none_or(|slices| slices.open > 0 || slices.values_open > 0);
     if has_open {
@@ -117,6 +125,9 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     {
         grows.push(format!("values that `{source}` has landed since"));
     }
+    if has_other_list(config, position) {
+        grows.push("values that are new in the list, if any".to_owned());
+    }
     match grows.as_slice() {
         [] => all_read(config, state),
         grows => format!("requests {}", grows.join(" and ")),
@@ -133,7 +144,8 @@ pub(super) fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64>
 mod tests {
     use feedline_schemas::{
         commit::{Ledger, PageRun},
-        config::load,
+        config::{Refresh, load},
+        ids::Hash128,
         report::Warning,
     };
 
@@ -303,8 +315,23 @@ mod tests {
                 ..Ledger::default()
             }))
         };
-        check(&listed, values(2), COMPLETE);
+        check(
+            &listed,
+            values(2),
+            "requests values that are new in the list, if any",
+        );
         check(&listed, values(1), "requests unfinished values");
+        let mut read = values(2);
+        if let Position::Done { run, .. } = &mut read {
+            let ledger = run.ledger.as_mut().unwrap();
+            ledger.values_hash = Some(Hash128::of(b"\"a\"\n\"b\""));
+        }
+        check(&listed, read.clone(), COMPLETE);
+        let again = SourceConfig {
+            refresh: Refresh::IfChanged,
+            ..listed
+        };
+        check(&again, read, "requests all values again");
         let given = source(
             "type = \"rest\"\nfor_each = { param = \"id\", source = \"other\", column = \"id\" }",
         );

@@ -8,17 +8,18 @@ use crate::ids::Name;
 /// `[source.for_each]`: requests a `rest` source once for each value of a list, and with `slices`
 /// all slices for each value.
 ///
-/// Either `values`, or `source` and `column`, is given. Values are read in their order. The state
-/// records the finished values as a number and a hash, so it stays small for any number of values.
-/// A list may therefore grow at its end only; another change is refused.
+/// Either `values`, or `source` and `column`, is given. Values are read in their order, each once;
+/// with `refresh` every run requests all of them again. The list may change between runs: new values
+/// are read after the others, and those that have left it are not requested any more, with a
+/// warning. One that returns is read from its beginning. The landing folder keeps the list in
+/// `values/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForEachConfig {
     /// Query parameter for a value. If `url` contains `{param}` with this name in it, the value
     /// replaces that placeholder instead.
     pub param: String,
-    /// The values, without duplicates. After a run, values may be added at the end of the list
-    /// only.
+    /// The values, without duplicates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
     /// Source of the same pipeline whose landed rows provide the values; it runs first.

@@ -74,6 +74,11 @@ async fn each_value_is_asked_for_once_and_stands_in_its_records() {
     let slices = second.slices.unwrap();
     assert_eq!((slices.values_done, slices.values_open), (3, 0));
     assert_eq!(ingest_once(&root, &config).await.unwrap().requests, 0);
+    // Without the saved lists, no other change is possible.
+    let landing = root.child("landing/s");
+    for file in landing.list("values").await.unwrap() {
+        landing.delete(&file.path).await.unwrap();
+    }
     for values in [&["B", "A", "C"][..], &["A", "B"]] {
         config.for_each = Some(each("symbol", values));
         let error = ingest_once(&root, &config).await.unwrap_err().to_string();
@@ -93,6 +98,92 @@ async fn each_value_is_asked_for_once_and_stands_in_its_records() {
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.requests), (4, 2));
     assert_eq!(texts(&root, "s", "symbol").await, ["D", "D", "B", "B"]);
+}
+
+/// The message of the report's warning with this code.
+fn warned<'a>(report: &'a SourceReport, code: &str) -> Option<&'a str> {
+    let mut warnings = report.warnings.iter();
+    let found = warnings.find(|warning| warning.code == code);
+    found.map(|warning| warning.message.as_str())
+}
+
+/// Values that the server was asked for, from the request `first` on.
+fn asked(server: &Scripted, first: usize) -> Vec<String> {
+    let heads = server.heads();
+    heads[first..]
+        .iter()
+        .map(|head| param(head, "symbol").unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_list_may_change_and_values_that_leave_it_are_named_once() {
+    let server = Scripted::answering(|_, _| ok(r#"{"items": [{"n": 1}, {"n": 2}]}"#)).await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    let root = Store::memory();
+    let mut run = async |values: &[&str]| {
+        config.for_each = Some(each("symbol", values));
+        let first = server.heads().len();
+        let report = ingest_once(&root, &config).await.unwrap();
+        (asked(&server, first), report)
+    };
+    assert_eq!(run(&["A", "B", "C"]).await.0, ["A", "B", "C"]);
+    let (requests, report) = run(&["C", "B", "A"]).await;
+    assert!(requests.is_empty() && warned(&report, "values_removed").is_none());
+    let (requests, report) = run(&["D", "A", "C"]).await;
+    assert_eq!(requests, ["D"]);
+    let message = warned(&report, "values_removed").unwrap();
+    assert!(
+        message.starts_with("1 value is no longer in the list (`B`): "),
+        "{message}"
+    );
+    assert_eq!(report.rows, 8);
+    let (requests, report) = run(&["D", "A", "C"]).await;
+    assert!(requests.is_empty() && warned(&report, "values_removed").is_none());
+    // One that returns is read from its beginning. Its rows had landed.
+    let (requests, report) = run(&["A", "B", "C", "D", "E"]).await;
+    assert_eq!(requests, ["B", "E"]);
+    assert_eq!((report.rows, report.duplicates), (10, 2));
+    let (requests, report) = run(&["E"]).await;
+    assert!(requests.is_empty());
+    let message = warned(&report, "values_removed").unwrap();
+    assert!(
+        message.starts_with("4 values are no longer in the list (`A`, `C`, `D`, `B`): "),
+        "{message}"
+    );
+    assert_eq!(run(&["E"]).await.0, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_list_may_change_while_a_pass_is_interrupted() {
+    let fails = AtomicBool::new(true);
+    let server = Scripted::answering(move |_, head| {
+        let is_b = param(head, "symbol").as_deref() == Some("B");
+        match is_b && fails.swap(false, Ordering::Relaxed) {
+            true => answer("500 Oh", ""),
+            false => ok(r#"{"items": [{"n": 1}]}"#),
+        }
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.retry.max_tries = Bounded::literal::<1>();
+    config.limits.concurrency = Some(Bounded::literal::<1>());
+    config.batch.pages = Bounded::literal::<1>();
+    config.for_each = Some(each("symbol", &["A", "B", "C"]));
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap_err();
+    config.for_each = Some(each("symbol", &["D", "C", "A"]));
+    let first = server.heads().len();
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!(asked(&server, first), ["C", "D"]);
+    assert!(warned(&report, "values_removed").is_some());
+    assert_eq!(texts(&root, "s", "symbol").await, ["A", "C", "D"]);
+    // It had not been read before it left.
+    config.for_each = Some(each("symbol", &["B", "A", "C", "D"]));
+    ingest_once(&root, &config).await.unwrap();
+    assert_eq!(texts(&root, "s", "symbol").await, ["A", "C", "D", "B"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +248,7 @@ async fn one_source_feeds_ids_to_another() {
     assert_eq!(server.targets()[2..], ["/items/11"]);
     let report = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!((report.rows, report.requests), (9, 0));
-    // Another column, or a source with other landed values, is refused.
+    // Another column is refused. A source with other landed values is another list.
     let mut other = config.clone();
     other.source[0].for_each.as_mut().unwrap().column = Some("y".into());
     let error = ingest(&other, None, &context(&Store::memory()))
@@ -172,12 +263,13 @@ async fn one_source_feeds_ids_to_another() {
         }
     }
     write("1.csv", "id,x\n5,1\n");
-    let error = ingest(&config, None, &context(&root)).await.unwrap_err();
-    let error = error.to_string();
+    let first = server.targets().len();
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(server.targets()[first..], ["/items/5"]);
+    let message = warned(&report.sources[0], "values_removed").unwrap();
     assert!(
-        error.contains("do not begin with the 3 values")
-            && error.contains("`feedline ingest reset PIPELINE.toml s`"),
-        "{error}"
+        message.starts_with("1 value is no longer in the list (`7`): "),
+        "{message}"
     );
     let name = Name::new("s").unwrap();
     crate::reset(&config, &name, &context(&root), false)
