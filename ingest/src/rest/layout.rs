@@ -25,8 +25,8 @@ use super::{
     only_page::OnlyPage,
     page_fields::{boolean, pagination_key, token, total},
     reported_errors::{
-        ERRORS, STATUS, error_alone, error_beside, error_text, failure_beside, is_something,
-        reports_error, requests_status, shows_no_error,
+        ERRORS, error_alone, error_beside, error_text, failure_beside, is_something, repeated_keys,
+        reports_error, shows_no_error,
     },
     response::{Form, Response},
 };
@@ -46,8 +46,8 @@ pub(super) struct Layout {
     more: Option<String>,
     /// Path of an error; empty to look for none.
     error: Option<String>,
-    /// True if the word at [`STATUS`] may repeat a parameter of the request.
-    repeats_status: bool,
+    /// Keys of results whose values may repeat a parameter of the request.
+    repeated: Vec<&'static str>,
     /// The page of a source that requests one page, so that signs of further ones are looked for.
     only_page: Option<OnlyPage>,
     /// True if a document may hold one record, which is an object.
@@ -123,7 +123,7 @@ impl Layout {
                 Some(_) => Some(String::new()),
                 None => config.error_path.clone(),
             },
-            repeats_status: requests_status(config),
+            repeated: repeated_keys(config),
             only_page: OnlyPage::of(config),
             is_single: config.response.single_record,
             is_hashed: pages.compares_records(config.dedup_window() == 0),
@@ -411,7 +411,7 @@ impl Layout {
 
     /// Key and text of a failed request beside an empty list. `value` looks up a key of the page.
     fn failure(&self, value: impl Fn(&str) -> Option<Value>) -> Option<(String, String)> {
-        let is_compared = |key: &str| key != STATUS || !self.repeats_status;
+        let is_compared = |key: &str| !self.repeated.contains(&key);
         failure_beside(&self.records, |key| value(key).filter(|_| is_compared(key)))
     }
 

@@ -42,35 +42,67 @@ pub(super) fn error_beside(
 /// Keys of a flag that is false in the response to a failed request.
 const SUCCESS: [&str; 2] = ["success", "ok"];
 
-/// Key of a word about the result of a request.
-pub(super) const STATUS: &str = "status";
+/// Keys of a word or a code about the result of a request.
+const RESULT: [&str; 4] = ["status", "code", "status_code", "statusCode"];
 
-/// Words at [`STATUS`] of a failed request, without case.
+/// Words at [`RESULT`] of a failed request, without case.
 const FAILED: [&str; 4] = ["error", "fail", "failed", "failure"];
 
-/// Returns true if requests have a parameter [`STATUS`], which the page may repeat.
-pub(super) fn requests_status(config: &SourceConfig) -> bool {
+/// Keys of [`RESULT`] that are parameters of the requests too, so that a page may repeat them.
+pub(super) fn repeated_keys(config: &SourceConfig) -> Vec<&'static str> {
     let each = config.for_each.iter().map(|each| each.param.as_str());
-    let mut names = config.params.keys().map(String::as_str).chain(each);
-    let is_in_url = |url: Url| url.query_pairs().any(|(name, _)| name == STATUS);
-    names.any(|name| name == STATUS) || Url::parse(&config.url).is_ok_and(is_in_url)
+    let names: Vec<&str> = config
+        .params
+        .keys()
+        .map(String::as_str)
+        .chain(each)
+        .collect();
+    let url = Url::parse(&config.url).ok();
+    let is_in_url = |key: &str| {
+        url.as_ref()
+            .is_some_and(|url| url.query_pairs().any(|(name, _)| name == key))
+    };
+    let mut keys = RESULT.to_vec();
+    keys.retain(|key| names.contains(key) || is_in_url(key));
+    keys
 }
 
-/// Key and text of a failed request, by a flag or word beside an empty list at the path `records`.
+/// Returns true for a flag of success that is false, also as a number or text.
+fn is_false(flag: &Value) -> bool {
+    match flag {
+        Value::Bool(is_success) => !is_success,
+        Value::Int(0) => true,
+        Value::Text(text) => matches!(text.trim().to_lowercase().as_str(), "false" | "0"),
+        _ => false,
+    }
+}
+
+/// Returns true for a word or code of a failed request. Of the codes of HTTP these are the ones that
+/// do not mean a list without records, as 404 may.
+fn is_failure(result: &Value) -> bool {
+    let is_failed = |code: i64| matches!(code, 401 | 403 | 408 | 429 | 500..=599);
+    match result {
+        Value::Int(code) => is_failed(*code),
+        Value::Text(word) => {
+            let word = word.trim().to_lowercase();
+            FAILED.contains(&word.as_str()) || word.parse().is_ok_and(is_failed)
+        }
+        _ => false,
+    }
+}
+
+/// Key and text of a failed request, by a flag, word or code beside an empty list at the path `records`.
 /// `value` looks up a key of the page.
 pub(super) fn failure_beside(
     records: &str,
     value: impl Fn(&str) -> Option<Value>,
 ) -> Option<(String, String)> {
     let first = records.split('.').next()?;
-    let has_failed = |key: &str| match value(key) {
-        Some(Value::Bool(is_success)) => !is_success && SUCCESS.contains(&key),
-        Some(Value::Text(word)) if key == STATUS => {
-            FAILED.contains(&word.trim().to_lowercase().as_str())
-        }
-        _ => false,
+    let has_failed = |key: &str| match SUCCESS.contains(&key) {
+        true => value(key).is_some_and(|flag| is_false(&flag)),
+        false => value(key).is_some_and(|result| is_failure(&result)),
     };
-    let mut keys = SUCCESS.into_iter().chain([STATUS]);
+    let mut keys = SUCCESS.into_iter().chain(RESULT);
     let key = keys.find(|&key| key != first && has_failed(key))?;
     let text = error_text(&value(key)?);
     let text = match value("message").or_else(|| value("msg")) {
@@ -150,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_or_word_beside_an_empty_list_shows_a_failed_request() {
+    fn a_flag_word_or_code_beside_an_empty_list_shows_a_failed_request() {
         let found = |document: serde_json::Value| {
             let document = Value::parse(document.to_string().as_bytes()).unwrap();
             failure_beside("data.items", |key| document.at(key).cloned())
@@ -161,11 +193,23 @@ mod tests {
         assert_eq!(found(json!({"success": false})), failed("success", "false"));
         let flag = json!({"ok": false, "msg": "late"});
         assert_eq!(found(flag), failed("ok", "false: late"));
+        let code = json!({"code": 429, "msg": "too many requests"});
+        assert_eq!(found(code), failed("code", "429: too many requests"));
+        assert_eq!(
+            found(json!({"statusCode": "503"})),
+            failed("statusCode", "503")
+        );
+        assert_eq!(found(json!({"success": 0})), failed("success", "0"));
+        assert_eq!(found(json!({"ok": "False"})), failed("ok", "False"));
         for none in [
             json!({"status": "ok", "message": "none left"}),
             json!({"status": "success"}),
             json!({"status": false}),
-            json!({"status": 500}),
+            json!({"status": 200}),
+            json!({"code": 0}),
+            json!({"code": 404, "message": "no records found"}),
+            json!({"success": 1}),
+            json!({"success": ""}),
             json!({"success": true, "ok": "error"}),
             json!({"success": null}),
             json!({"message": "error"}),

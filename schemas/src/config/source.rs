@@ -105,8 +105,9 @@ pub struct SourceConfig {
     /// success status. If its value is not null, false, zero or empty, the request is retried as
     /// after an error of the server. Default: `error` and `errors` of a page without records are
     /// errors, and beside records of JSON a warning (`errors_beside_records`). An empty list of JSON
-    /// beside `success` or `ok` that is false, or `status` that is `error`, `fail`, `failed` or
-    /// `failure`, is an error too. Empty (`""`): no path is checked.
+    /// beside `success` or `ok` that is false or 0 is an error too, and so is one beside `status`,
+    /// `code`, `status_code` or `statusCode` that is `error`, `fail`, `failed`, `failure`, 401, 403,
+    /// 408, 429 or 500 to 599. Empty (`""`): no path is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
     /// `html`: selection of pages, and rate limiting of the crawl.
