@@ -16,7 +16,7 @@ use feedline_schemas::config::Override;
 pub(crate) use self::{
     dataset::{
         BenchCommand, BuildShards, Building, CompressionName, Dataset, Export, ExportName,
-        LoaderBench, ShardsCommand,
+        LoaderBench, PruneDataset, ShardsCommand,
     },
     ingest::{
         CompactSource, DeleteBatches, Ingest, IngestCommand, RepairLogs, ReplayArchive,

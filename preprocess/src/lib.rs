@@ -102,6 +102,7 @@ pub use export::{ExportRequest, ExportSelection, export};
 pub use fit::train_split::TrainSplit;
 pub use operators::expectations::{ExpectedInputs, check_expectations, infer_expectations};
 pub use operators::text;
+pub use operators::time_series::{SeriesCells, reads_time};
 pub use pipeline::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
     check_columns, is_built_by, is_kept_by, refit, series_columns, series_rows,
@@ -118,6 +119,7 @@ pub use predict::writer::{Column, RowFormat, RowsOut};
 pub use schema::column_roles::MAX_REJECT_FRACTION;
 pub use shards::manifest::{has_build, read_manifest, read_profile, read_transform};
 pub use shards::passthrough_rows::{PassthroughRow, PassthroughRows};
+pub use shards::prune::{PruneRule, prune};
 pub use shards::verify::verify;
 pub use source::landed_texts::{
     LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows,
@@ -128,4 +130,4 @@ pub use steps::{NumberFormat, capped_in_train, describe_step};
 pub use tokenizer::Tokenizer;
 pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
-pub use warnings::{is_named_elsewhere, looks_like_row_number};
+pub use warnings::{is_named_elsewhere, looks_like_row_number, warn_of_windowless_entities};

@@ -114,6 +114,11 @@ const EXAMPLES: &[Example] = &[
         "feedline shards inspect feedline-data/homes/dataset",
     ),
     example(
+        "shards prune",
+        "",
+        "feedline shards prune feedline-data/homes/dataset --dry-run",
+    ),
+    example(
         "shards expect",
         "",
         "feedline shards expect homes.toml --to expect.toml",

@@ -1,13 +1,15 @@
 //! `feedline shards`: building, verifying and inspecting a dataset.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
+use feedline_preprocess::PruneRule;
 use feedline_schemas::report::DatasetReport;
+use feedline_storage::clock::SystemClock;
 
 use super::{expect, tools::Tools, work::PipelineWork};
 use crate::{
     check,
-    cli::{BuildShards, Building, Dataset, Options, Pipeline, ShardsCommand},
+    cli::{BuildShards, Building, Dataset, Options, Pipeline, PruneDataset, ShardsCommand},
     exit::Outcome,
     output::Inspection,
 };
@@ -17,6 +19,7 @@ pub(super) async fn run_shards(command: ShardsCommand, tools: &Tools) -> anyhow:
         ShardsCommand::Build(options) => build_shards(options, tools).await,
         ShardsCommand::Verify(dataset) => verify_dataset(&dataset, tools).await,
         ShardsCommand::Inspect(dataset) => inspect_dataset(&dataset, tools).await,
+        ShardsCommand::Prune(options) => prune_dataset(&options, tools).await,
         ShardsCommand::Expect { pipeline, to } => {
             expect::infer_expectations(&pipeline, to, tools).await
         }
@@ -54,6 +57,19 @@ async fn inspect_dataset(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Out
         transform,
     };
     tools.print(&inspection, dataset.json)?;
+    Ok(Outcome::Done)
+}
+
+async fn prune_dataset(options: &PruneDataset, tools: &Tools) -> anyhow::Result<Outcome> {
+    check_is_dataset(&options.dataset, tools)?;
+    let store = tools.open(&options.dataset.url)?;
+    let rule = PruneRule {
+        keep: options.keep,
+        grace: Duration::from_secs(options.grace_s),
+        dry_run: options.dry_run,
+    };
+    let report = feedline_preprocess::prune(&store, rule, &SystemClock).await?;
+    tools.print(&report, options.dataset.json)?;
     Ok(Outcome::Done)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use feedline_preprocess::describe_step;
 use feedline_schemas::{
     manifest::{Layout, Manifest, TargetKind, TokenType},
-    report::VerifyReport,
+    report::{PruneReport, VerifyReport},
     transform::TransformArtefact,
     units::ByteSize,
 };
@@ -45,6 +45,35 @@ impl Text for VerifyReport {
             line(out, "problem", problem)?;
         }
         line(out, "fingerprint", &self.fingerprint)?;
+        line(out, "dataset", &self.url)
+    }
+}
+
+impl Text for PruneReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let (title, files) = match self.dry_run {
+            true => ("prune (nothing is removed)", "would remove"),
+            false => ("pruned", "removed"),
+        };
+        writeln!(out, "{title}")?;
+        let size = ByteSize::new(self.bytes);
+        line(
+            out,
+            files,
+            format!("{}, {size}", counted(self.files, "file")),
+        )?;
+        if self.young > 0 {
+            let text = format!(
+                "{} younger than `--grace-s` that no kept manifest names",
+                counted(self.young, "file")
+            );
+            line(out, "left", text)?;
+        }
+        line(
+            out,
+            "kept",
+            format!("all files of {}", self.kept.join(", ")),
+        )?;
         line(out, "dataset", &self.url)
     }
 }

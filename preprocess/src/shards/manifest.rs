@@ -54,8 +54,16 @@ pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
             format!("it holds `{name}`, which is not the name of a manifest"),
         ));
     }
-    let url = dataset.url_of(&name);
-    let Some(file) = dataset.get_opt(&name).await? else {
+    read_named(dataset, &name).await
+}
+
+/// Reads the manifest `name`, including shards listed in tables, and checks its fingerprint.
+///
+/// # Errors
+/// As [`read_manifest`].
+pub(super) async fn read_named(dataset: &Store, name: &str) -> Result<Manifest, Error> {
+    let url = dataset.url_of(name);
+    let Some(file) = dataset.get_opt(name).await? else {
         return Err(damaged(
             &url,
             "`CURRENT` names it, and it does not exist".to_owned(),
@@ -332,11 +340,11 @@ async fn check_undisturbed(
     Err(disturbed(dataset))
 }
 
-fn path_of(generation: u64) -> String {
+pub(super) fn path_of(generation: u64) -> String {
     format!("manifest-{generation:06}.json")
 }
 
-fn generation_of(path: &str) -> Option<u64> {
+pub(super) fn generation_of(path: &str) -> Option<u64> {
     let digits = path.strip_prefix("manifest-")?.strip_suffix(".json")?;
     let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()

@@ -5,6 +5,7 @@ pub(crate) mod footer;
 pub(crate) mod manifest;
 pub(crate) mod open_shard;
 pub(crate) mod passthrough_rows;
+pub(crate) mod prune;
 pub(crate) mod shard_index;
 pub(crate) mod shard_layout;
 mod stored_shard;

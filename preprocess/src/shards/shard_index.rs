@@ -44,6 +44,11 @@ use crate::{
     schema::system_columns,
 };
 
+/// Path of the digest of the shard at `path`.
+pub(super) fn digest_path(path: &str) -> String {
+    Digest::path_of(path)
+}
+
 /// Shards read at the same time.
 const READS: usize = 4;
 
