@@ -79,9 +79,10 @@ impl Environment {
         }
     }
 
-    /// Filter of log lines, in the form `info` or `feedline_ingest=debug`.
+    /// Filter of log lines, in the form `info` or `feedline_ingest=debug`. An empty one is none.
     pub(crate) fn log_filter(&self) -> Option<&str> {
-        self.vars.get("FEEDLINE_LOG").map(String::as_str)
+        let filter = self.vars.get("FEEDLINE_LOG").map(String::as_str);
+        filter.filter(|text| !text.trim().is_empty())
     }
 
     /// Secret that the programs of a cluster share.

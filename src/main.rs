@@ -28,7 +28,7 @@ mod tune;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{Parser as _, error::ErrorKind as UsageKind};
 
 /// `.cargo/config.toml` has its settings.
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
@@ -41,7 +41,9 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let environment = environment::Environment::read();
-    output::start_logs(&environment);
+    if let Err(reason) = output::start_logs(&environment) {
+        return exit::usage(&clap::Error::raw(UsageKind::InvalidValue, reason + "\n"));
+    }
     match commands::run(cli, environment) {
         Ok(outcome) => outcome.code(),
         Err(error) => exit::failed(&error),

@@ -23,7 +23,7 @@ use std::{
 
 use feedline_schemas::report::RunReport;
 use serde::Serialize;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 pub(crate) use self::{
     brief::Brief,
@@ -39,25 +39,53 @@ use crate::{environment::Environment, exit::shown};
 
 /// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the
 /// progress there; of ranks that train together only errors, but for the first.
-pub(crate) fn start_logs(environment: &Environment) {
+///
+/// # Errors
+/// Text about a filter of the environment that is no filter.
+pub(crate) fn start_logs(environment: &Environment) -> Result<(), String> {
     let default = if std::io::stderr().is_terminal() {
         "warn"
     } else {
         "warn,feedline=info"
     };
-    let filter = if environment.leads() {
-        environment.log_filter().unwrap_or(default)
-    } else {
-        "error"
+    let asked = environment.log_filter().map(log_filter).transpose()?;
+    let filter = match asked {
+        _ if !environment.leads() => EnvFilter::new("error"),
+        Some(filter) => filter,
+        None => EnvFilter::new(default),
     };
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A failed write would be reported on standard error, whose failure is a panic.
+        .log_internal_errors(false)
         .with_ansi(false)
         .with_target(false)
         .compact()
         .init();
+    Ok(())
+}
+
+/// The filter that `text` is. Each part must end with a level, since a misspelled one alone would be
+/// the name of a target that logs nothing.
+fn log_filter(text: &str) -> Result<EnvFilter, String> {
+    let error = || {
+        format!(
+            "`FEEDLINE_LOG` is `{}`, which is no filter of log lines; set it to `off`, `error`, `warn`, `info`, `debug` or `trace`, or to levels of modules, such as `warn,feedline_ingest=debug`",
+            shown(text)
+        )
+    };
+    let is_misspelled = |part: &str| {
+        let level = part.rsplit('=').next().unwrap_or(part);
+        level.parse::<LevelFilter>().is_err()
+    };
+    let text: String = text.split_whitespace().collect();
+    // The fields of a span may have commas.
+    let has_span = text.contains('[');
+    if !has_span && text.split(',').any(is_misspelled) {
+        return Err(error());
+    }
+    EnvFilter::try_new(text).map_err(|_| error())
 }
 
 /// Prints a report: as one line of JSON, or as text.

@@ -43,6 +43,9 @@ pub(crate) fn resolve(
             TextOrSecret::Secret(reference) => {
                 let text = context.secrets.resolve(reference).map_err(wrong)?;
                 let secret = text.strip_prefix(&reference.prefix).unwrap_or(&text);
+                if secret.is_empty() {
+                    return Err(wrong("is empty; set it to the secret".into()));
+                }
                 secretive.add(secret);
                 secretive.mask(secret);
                 text
@@ -83,10 +86,41 @@ pub(crate) fn credential(headers: &BTreeMap<String, TextOrSecret>, resolved: &He
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use feedline_schemas::config::SecretRef;
 
     use super::*;
-    use crate::testing::context;
+    use crate::{context::Secrets, testing::context};
+
+    /// Resolves each reference to its prefix and an empty secret.
+    #[derive(Debug)]
+    struct EmptySecrets;
+
+    impl Secrets for EmptySecrets {
+        fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
+            Ok(reference.prefix.clone())
+        }
+    }
+
+    #[test]
+    fn an_empty_secret_is_refused_with_and_without_a_prefix() {
+        let context = RequestContext {
+            secrets: Arc::new(EmptySecrets),
+            ..context()
+        };
+        for prefix in ["", "Token "] {
+            let reference = SecretRef {
+                env: Some("TOKEN".into()),
+                file: None,
+                prefix: prefix.into(),
+            };
+            let headers = BTreeMap::from([("X-Token".to_owned(), TextOrSecret::Secret(reference))]);
+            let error = resolve(&headers, &context, &mut Secretive::default()).unwrap_err();
+            let expected = "`headers.X-Token`: is empty; set it to the secret";
+            assert_eq!(error.to_string(), expected, "{prefix}");
+        }
+    }
 
     #[test]
     fn headers_that_cannot_be_sent_name_their_key() {

@@ -93,6 +93,6 @@ pub use self::{
     location::redacted_location,
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry_after::retry_after,
-    store_connector::{StoreConnector, USER_AGENT, WebOptions, refusal},
+    store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebOptions, refusal},
     tls::Tls,
 };

@@ -17,7 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
+use futures::{FutureExt as _, TryStreamExt as _, future::ready};
 use object_store::{
     ClientOptions,
     client::{
@@ -25,7 +25,11 @@ use object_store::{
         HttpResponseBody, HttpService,
     },
 };
-use reqwest::{Client, ClientBuilder, Method, StatusCode, header::HeaderMap, redirect::Policy};
+use reqwest::{
+    Client, ClientBuilder, Method, StatusCode,
+    header::{CONTENT_LENGTH, HeaderMap},
+    redirect::Policy,
+};
 use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
@@ -47,6 +51,11 @@ pub const USER_AGENT: &str = concat!(
 
 /// Headers that are sent to the origin of the first URL only.
 const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// Path of a URL that a request is sent to as it is, percent-encoded. An extension of a request, whose own path
+/// the client has encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedPath(pub String);
 
 /// Options of requests for files over http and https.
 ///
@@ -171,10 +180,61 @@ impl HttpConnector for StoreConnector {
     }
 }
 
-/// Returns true if `response` says that the server does not support `HEAD`; `GET` has the same headers.
-fn refuses_head(method: &Method, response: &HttpResponse) -> bool {
-    let has_none = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
-    *method == Method::HEAD && has_none.contains(&response.status())
+/// Statuses of a server that does not support the method of a request.
+const UNSUPPORTED: [StatusCode; 2] = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
+
+/// Advice where a server does not list its folders.
+const NO_LISTING: &str = "check the path and set `url` to a file, one source for each; a folder or a pattern needs a server with WebDAV, or an object store";
+
+/// Returns true if `response` says that the server does not support `HEAD`, or lacks the size of the file;
+/// `GET` has the same headers.
+fn lacks_head(method: &Method, response: &HttpResponse) -> bool {
+    *method == Method::HEAD && (UNSUPPORTED.contains(&response.status()) || lacks_size(response))
+}
+
+/// Returns true if the headers of a successful response do not have the size of its body, as of one that the
+/// server creates while it sends it.
+fn lacks_size(response: &HttpResponse) -> bool {
+    response.status().is_success() && !response.headers().contains_key(CONTENT_LENGTH)
+}
+
+/// The response to a `GET`, with the size that its headers lack.
+async fn with_size(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if !lacks_size(&response) {
+        return Ok(response);
+    }
+    let (mut head, body) = response.into_parts();
+    let body = body.bytes().await.map_err(|error| truncated(&error))?;
+    head.headers.insert(CONTENT_LENGTH, body.len().into());
+    Ok(HttpResponse::from_parts(head, HttpResponseBody::from(body)))
+}
+
+/// The headers of the response to a `GET`. The connection ends before the body does, unless only the body
+/// shows its size.
+async fn head_of(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let is_sized = !lacks_size(&response);
+    let (mut head, body) = response.into_parts();
+    if !is_sized {
+        let chunks = body.bytes_stream();
+        let bytes = chunks.try_fold(0_u64, |sum, chunk| ready(Ok(sum + chunk.len() as u64)));
+        let bytes = bytes.await.map_err(|error| truncated(&error))?;
+        head.headers.insert(CONTENT_LENGTH, bytes.into());
+    }
+    Ok(HttpResponse::from_parts(
+        head,
+        HttpResponseBody::from(Vec::new()),
+    ))
+}
+
+/// Refuses the response of a server that does not list folders: another try would not help.
+fn check_listing(method: &Method, response: &HttpResponse) -> Result<(), HttpError> {
+    if method.as_str() == "PROPFIND" && UNSUPPORTED.contains(&response.status()) {
+        let status = response.status();
+        return Err(refused(format!(
+            "`PROPFIND` of WebDAV, which lists a folder, got status {status}: {NO_LISTING}"
+        )));
+    }
+    Ok(())
 }
 
 /// A body that broke before its end.
@@ -189,11 +249,12 @@ async fn read_body(method: &Method, response: HttpResponse) -> Result<HttpRespon
         return Ok(response);
     }
     let (head, body) = response.into_parts();
-    let body = body.bytes().await.map_err(|error| {
-        let reason = innermost(&error);
-        HttpError::new(HttpErrorKind::Interrupted, TruncatedBody(reason))
-    })?;
+    let body = body.bytes().await.map_err(|error| truncated(&error))?;
     Ok(HttpResponse::from_parts(head, HttpResponseBody::from(body)))
+}
+
+fn truncated(error: &HttpError) -> HttpError {
+    HttpError::new(HttpErrorKind::Interrupted, TruncatedBody(innermost(error)))
 }
 
 fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
@@ -230,7 +291,11 @@ struct Asking {
 #[async_trait]
 impl HttpService for Asking {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let first = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        let mut first =
+            Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        if let Some(EncodedPath(path)) = request.extensions().get() {
+            first.set_path(path);
+        }
         let is_read = matches!(request.method().as_str(), "GET" | "HEAD" | "PROPFIND");
         let mut at = first.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -243,7 +308,10 @@ impl HttpService for Asking {
                 Ok(None)
             };
             match next {
-                Ok(None) => return Ok(answer),
+                Ok(None) => {
+                    check_listing(request.method(), &answer)?;
+                    return Ok(answer);
+                }
                 Ok(Some(next)) => at = next,
                 Err(reason) => return Err(refused(format!("{reason}; give the final URL"))),
             }
@@ -313,17 +381,18 @@ impl Asking {
             if !answer.as_ref().is_err_and(is_refused) {
                 requests.fetch_add(1, Ordering::Relaxed);
             }
-            if !answer
-                .as_ref()
-                .is_ok_and(|answer| refuses_head(&method, answer))
-            {
-                return answer;
+            let answer = answer?;
+            if !lacks_head(&method, &answer) {
+                let is_get = method == Method::GET;
+                return if is_get {
+                    with_size(answer).await
+                } else {
+                    Ok(answer)
+                };
             }
             *request.method_mut() = Method::GET;
             requests.fetch_add(1, Ordering::Relaxed);
-            let answer = client.execute(request).await;
-            // The connection ends before the body does.
-            answer.map(|answer| answer.map(|_| HttpResponseBody::from(Vec::new())))
+            head_of(client.execute(request).await?).await
         };
         let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
         let Some(policy) = policy else {

@@ -30,6 +30,9 @@ pub(crate) const FILES_GONE: &str = "files_gone";
 /// Code of the warning about entries of a folder that cannot be read as files.
 pub(crate) const UNREAD_ENTRIES: &str = "unread_entries";
 
+/// Code of the warning about files that are too young to be read, and left for a later run.
+pub(crate) const UNSETTLED_FILE: &str = "unsettled_file";
+
 /// A file, with its layout where its name reveals the format.
 type ListedFile = (Listed, Option<Layout>);
 
@@ -143,10 +146,12 @@ impl FileList {
     fn pattern(&self) -> Option<(&str, &str)> {
         let url = self.config.url.as_str();
         let place = url.find("://").map_or(0, |at| at + "://".len());
-        let wildcard = url[place..].find(['*', '?'])?;
-        if self.config.is_web() {
-            return None;
-        }
+        let wildcards: &[char] = match self.config.is_web() {
+            // A `?` begins a query there.
+            true => &['*'],
+            false => &['*', '?'],
+        };
+        let wildcard = url[place..].find(wildcards)?;
         let folder = url[place..place + wildcard].rfind('/');
         Some(url.split_at(folder.map_or(place, |slash| place + slash + 1)))
     }
@@ -172,6 +177,7 @@ impl FileList {
         };
         let name = url.rfind('/').map_or(0, |slash| slash + 1);
         let store = self.store_of("idx.labels", &url[..name])?;
+        let store = store.with_encoded_paths();
         let path = url[name..].to_owned();
         check_is_file(&store, &path, "idx.labels", url)?;
         let labels = store
@@ -266,15 +272,16 @@ impl FileList {
     /// Returns the file at the configured URL, or those of the folder. Its name begins at `name`.
     async fn single(&self, name: usize) -> Result<Vec<Found>, NotListed> {
         let url = self.config.url.as_str();
-        let store = self.store(&url[..name])?;
+        let store = self.store(&url[..name])?.with_encoded_paths();
         let path = &url[name..];
         let is_folder = store
             .local_path()
             .is_some_and(|folder| folder.join(path).is_dir());
-        match store.look_up(path).await {
-            Ok(listed) if !is_folder => {
+        match store.look_up_with_encoding(path).await {
+            Ok((listed, encoding)) if !is_folder => {
                 check_is_file(&store, path, "url", url)?;
-                let layout = self.layout(path, url)?.ok_or_else(|| unknown(url))?;
+                let mut layout = self.layout(path, url)?.ok_or_else(|| unknown(url))?;
+                layout.packing = packing_of(url, layout.packing, encoding.as_deref())?;
                 Ok(vec![found_one(&store, listed, url, layout)])
             }
             Err(e) if !e.is_not_found() => Err(Error::from(e).into()),
@@ -402,6 +409,33 @@ fn has_ending(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.')
         .is_some_and(|(stem, _)| !stem.is_empty())
+}
+
+/// Compression of the file at `url`: by its name, or by the `Content-Encoding` that its server reports.
+///
+/// # Errors
+/// [`Error::File`] for an encoding that files are not decoded from.
+fn packing_of(url: &str, named: Packing, encoding: Option<&str>) -> Result<Packing, Error> {
+    if named != Packing::Plain {
+        return Ok(named);
+    }
+    let encoding = encoding.unwrap_or_default().to_ascii_lowercase();
+    let codings: Vec<&str> = encoding
+        .split(',')
+        .map(str::trim)
+        .filter(|coding| !["", "identity", "aws-chunked"].contains(coding))
+        .collect();
+    match codings.as_slice() {
+        [] => Ok(Packing::Plain),
+        ["gzip" | "x-gzip"] => Ok(Packing::Gzip),
+        ["zstd"] => Ok(Packing::Zstd),
+        _ => Err(Error::File {
+            url: url.to_owned(),
+            reason: format!(
+                "its server reports `Content-Encoding: {encoding}`, and a file is decoded from gzip and zstd only; store it without, or add a query to `url`, such as `?v=1`: then it is requested like a page of an API, which may have more encodings"
+            ),
+        }),
+    }
 }
 
 fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found {

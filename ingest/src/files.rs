@@ -48,7 +48,7 @@ use crate::{
     download::Download,
     error::{Error, innermost_cause},
     file_change::{Known, Policy},
-    file_list::{FILES_GONE, FileList, Found, UNREAD_ENTRIES},
+    file_list::{FILES_GONE, FileList, Found, UNREAD_ENTRIES, UNSETTLED_FILE},
     file_marks::{self, Marks},
     infer::Survey,
     log_entries::Resumed,
@@ -303,11 +303,11 @@ impl Source for Files {
         self.list.notices.all()
     }
 
-    /// Files that are gone, empty or cannot be read: no batch may be committed then.
+    /// Files that are gone, empty, too young or cannot be read: no batch may be committed then.
     fn run_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.list.notices.all();
-        let is_of_run = |code: &str| matches!(code, FILES_GONE | UNREAD_ENTRIES | EMPTY_FILE);
-        warnings.retain(|warning| is_of_run(&warning.code));
+        let of_run = [FILES_GONE, UNREAD_ENTRIES, EMPTY_FILE, UNSETTLED_FILE];
+        warnings.retain(|warning| of_run.contains(&warning.code.as_str()));
         warnings
     }
 }

@@ -43,7 +43,9 @@ pub(super) async fn reread_source(options: RereadSource, tools: &Tools) -> anyho
     let (config, context) = (&work.loaded.config, work.ingesting());
     let reread = feedline_ingest::reread(config, &name, &what, &context, dry_run).await;
     let mut report = reread.map_err(|e| work.ingest_error(e))?;
-    if report.sequence.is_some() {
+    // Rows of missing files are dropped, and a run would only fail to find them.
+    let has_files = what.files.is_none() || !report.ranges.is_empty();
+    if report.sequence.is_some() && has_files {
         let (ingested, error) = match work.ingest_or_stop(Some(&name)).await {
             Ok((ingested, error)) => (Some(ingested), error),
             Err(error) => (None, Some(error)),

@@ -73,6 +73,10 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn size(&self, path: &str) -> Result<u64, Error>;
     /// Returns its path, size, timestamp and etag.
     async fn look_up(&self, path: &str) -> Result<Listed, Error>;
+    /// Returns the same with the `Content-Encoding` that the store reports, if it reports one.
+    async fn look_up_with_encoding(&self, path: &str) -> Result<(Listed, Option<String>), Error> {
+        Ok((self.look_up(path).await?, None))
+    }
     /// Returns the time of the write, since 1970-01-01 UTC, by the store's clock.
     async fn modified(&self, path: &str) -> Result<Duration, Error>;
     /// Replaces it with `parts`, one after the other, atomically and durably.

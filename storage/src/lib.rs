@@ -69,6 +69,7 @@ mod folder_walk;
 pub mod fuzzing;
 mod growing;
 mod local;
+mod location;
 pub mod log;
 mod object;
 #[cfg(feature = "pages")]

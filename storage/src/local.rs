@@ -9,7 +9,7 @@ use std::{
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
     os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
+    path::{self, Component, Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, UNIX_EPOCH},
@@ -32,6 +32,23 @@ pub(crate) const TEMPORARY: &str = ".tmp-";
 /// large ones are rarely recycled from recent use: 512 MB took 0.15 CPU s in such pieces and 1.6 in
 /// one.
 pub(crate) const PIECE: usize = 256 << 10;
+
+/// Returns the absolute path of `root`, without `.` and `..`, which would not survive joins.
+pub(crate) fn resolved(root: &Path) -> io::Result<PathBuf> {
+    let mut found = PathBuf::new();
+    for part in path::absolute(root)?.components() {
+        if part != Component::ParentDir {
+            found.push(part);
+            continue;
+        }
+        // The parent of a link is the parent of the folder that it points to.
+        if let Ok(real) = found.canonicalize() {
+            found = real;
+        }
+        found.pop();
+    }
+    Ok(found)
+}
 
 /// A folder of the local disk.
 #[derive(Clone, Debug)]
@@ -278,6 +295,11 @@ pub(crate) fn create_folders(folder: &Path) -> io::Result<()> {
         create_folders(parent)?;
     }
     match fs::create_dir(folder) {
+        // A missing folder is no missing object, which a caller may take for an empty store.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
+            "the folder `{}` cannot be created: {e}",
+            folder.display()
+        ))),
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
         _ => sync_folder(folder),
     }

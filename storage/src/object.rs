@@ -4,16 +4,19 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use feedline_http::EncodedPath;
 use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream};
 use object_store::{
-    Extensions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt as _,
-    PutMode, PutOptions, PutPayload, UpdateVersion, path::Path,
+    Attribute, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    PutMode, PutOptions, PutPayload, UpdateVersion, parse_url_opts,
+    path::{Path, PathPart},
 };
+use url::Url;
 
 use crate::{
-    Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce,
+    Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce, StoreOptions,
     backend::{Backend, Created, NameRange, is_in_ranges},
-    clients::{Clients, Note, Notes},
+    clients::{self, Clients, Note, Notes},
 };
 
 /// Largest object sent with one request. The client limits a request to 30 s, so a slow line could
@@ -26,21 +29,52 @@ const MOST_PARTS: usize = 9_000;
 /// Parts sent concurrently.
 const PARTS_AT_ONCE: usize = 4;
 
+/// The folder of an object store that paths begin at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObjectRoot {
+    pub(crate) path: Path,
+    /// The same as in the URL of a web server, percent-encoded; `None` for another store.
+    pub(crate) url_path: Option<String>,
+}
+
+/// The store that `url` is of, and its folder there.
+pub(crate) fn reached(
+    url: &Url,
+    options: &StoreOptions,
+) -> object_store::Result<(Box<dyn ObjectStore>, ObjectRoot)> {
+    if let Some(web) = clients::web(url, &options.web)? {
+        let root = ObjectRoot {
+            path: Path::from_url_path(url.path())?,
+            url_path: Some(url.path().to_owned()),
+        };
+        return Ok((web, root));
+    }
+    let pairs = options.vars.iter();
+    let (store, path) = parse_url_opts(url, pairs.map(|(k, v)| (k.as_str(), v.as_str())))?;
+    let root = ObjectRoot {
+        path,
+        url_path: None,
+    };
+    Ok((store, root))
+}
+
 /// A folder of an object store.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectBackend {
     store: Arc<dyn ObjectStore>,
-    root: Path,
+    root: ObjectRoot,
     /// `scheme://host`, without credentials.
     base: String,
     /// Clients of reads that are tried once.
     clients: Arc<Clients>,
+    /// True if paths of a web server are percent-encoded, as in a URL.
+    has_encoded_paths: bool,
 }
 
 impl ObjectBackend {
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
-        root: Path,
+        root: ObjectRoot,
         base: String,
         clients: Clients,
     ) -> Self {
@@ -49,6 +83,16 @@ impl ObjectBackend {
             root,
             base,
             clients: Arc::new(clients),
+            has_encoded_paths: false,
+        }
+    }
+
+    /// The same folder, for reads of paths that are percent-encoded as in a URL. Those of another store than a
+    /// web server are not.
+    pub(crate) fn with_encoded_paths(&self) -> Self {
+        Self {
+            has_encoded_paths: self.root.url_path.is_some(),
+            ..self.clone()
         }
     }
 
@@ -59,12 +103,46 @@ impl ObjectBackend {
     pub(crate) fn location(&self, path: &str) -> Path {
         path.split('/')
             .filter(|part| !part.is_empty())
-            .fold(self.root.clone(), Path::join_part)
+            .fold(self.root.path.clone(), |location, part| {
+                location.join(Self::part(part))
+            })
+    }
+
+    /// A part of a path, as listings have it. Clients percent-encode it for their requests.
+    fn part(part: &str) -> PathPart<'_> {
+        PathPart::parse(part).unwrap_or_else(|_| PathPart::from(part))
+    }
+
+    /// Path of a request in the URL, where paths are percent-encoded.
+    fn encoded_path(&self, path: &str) -> Option<EncodedPath> {
+        let root = self.root.url_path.as_deref();
+        let root = root.filter(|_| self.has_encoded_paths)?;
+        let root = root.trim_end_matches('/');
+        Some(EncodedPath(match path {
+            "" => root.to_owned(),
+            path => format!("{root}/{path}"),
+        }))
+    }
+
+    /// Options of a read of `path`.
+    fn read_options(&self, path: &str) -> GetOptions {
+        let mut options = GetOptions::default();
+        if let Some(path) = self.encoded_path(path) {
+            options.extensions.insert(path);
+        }
+        options
+    }
+
+    /// The response without its body.
+    async fn head(&self, path: &str) -> Result<GetResult, Error> {
+        let options = self.read_options(path).with_head(true);
+        let head = self.store.get_opts(&self.location(path), options).await;
+        head.map_err(|e| self.error("look up", path, e))
     }
 
     /// Objects with their paths below the root.
     fn below_root(&self, found: Vec<ObjectMeta>) -> Vec<Listed> {
-        let root = match self.root.as_ref() {
+        let root = match self.root.path.as_ref() {
             "" => 0,
             root => root.len() + 1,
         };
@@ -78,6 +156,24 @@ impl ObjectBackend {
 
     fn error(&self, operation: &'static str, path: &str, source: object_store::Error) -> Error {
         Error::remote(operation, self.url_of(path), source)
+    }
+
+    /// Error of a write, which needs no object: only the bucket can be missing.
+    fn write_error(
+        &self,
+        operation: &'static str,
+        path: &str,
+        source: object_store::Error,
+    ) -> Error {
+        match source {
+            object_store::Error::NotFound { .. } => Error::Refused {
+                operation,
+                url: self.url_of(path),
+                reason: "the store has no such bucket or container; create it, or correct the URL"
+                    .into(),
+            },
+            source => self.error(operation, path, source),
+        }
     }
 
     fn failure(&self, path: &str, note: Note, source: object_store::Error) -> ReadFailure {
@@ -120,17 +216,6 @@ fn class_of(error: &object_store::Error) -> FailureClass {
             FailureClass::Fatal
         }
         _ => FailureClass::Other,
-    }
-}
-
-/// `Path::join` by reference, for folding.
-trait JoinPart {
-    fn join_part(self, part: &str) -> Self;
-}
-
-impl JoinPart for Path {
-    fn join_part(self, part: &str) -> Self {
-        self.join(part)
     }
 }
 
@@ -189,29 +274,33 @@ fn split_parts(parts: &[Bytes], size: usize) -> impl Iterator<Item = PutPayload>
 #[async_trait]
 impl Backend for ObjectBackend {
     fn url_of(&self, path: &str) -> String {
-        format!("{}/{}", self.base, self.location(path))
+        match self.encoded_path(path) {
+            Some(EncodedPath(path)) => format!("{}{path}", self.base),
+            None => format!("{}/{}", self.base, self.location(path)),
+        }
     }
 
     async fn get(&self, path: &str) -> Result<Bytes, Error> {
-        let read = async { self.store.get(&self.location(path)).await?.bytes().await };
+        let (location, options) = (self.location(path), self.read_options(path));
+        let read = async { self.store.get_opts(&location, options).await?.bytes().await };
         read.await.map_err(|e| self.error("read", path, e))
     }
 
     async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
-        let result = self.store.get_range(&self.location(path), range).await;
-        result.map_err(|e| self.error("read", path, e))
+        let location = self.location(path);
+        let options = self.read_options(path).with_range(Some(range));
+        let read = async { self.store.get_opts(&location, options).await?.bytes().await };
+        read.await.map_err(|e| self.error("read", path, e))
     }
 
     async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure> {
         let notes = Arc::new(Notes::default());
-        let mut extensions = Extensions::new();
-        extensions.insert(Arc::clone(&notes));
-        let options = GetOptions {
+        let mut options = GetOptions {
             range: Some(GetRange::Bounded(read.range.clone())),
             if_match: read.if_match.clone(),
-            extensions,
-            ..GetOptions::default()
+            ..self.read_options(path)
         };
+        options.extensions.insert(Arc::clone(&notes));
         let ask = async {
             let client = self.clients.get(read.lane)?;
             client.get_opts(&self.location(path), options).await
@@ -227,20 +316,24 @@ impl Backend for ObjectBackend {
     }
 
     async fn size(&self, path: &str) -> Result<u64, Error> {
-        let meta = self.store.head(&self.location(path)).await;
-        meta.map(|m| m.size)
-            .map_err(|e| self.error("look up", path, e))
+        Ok(self.head(path).await?.meta.size)
     }
 
     async fn look_up(&self, path: &str) -> Result<Listed, Error> {
-        let meta = self.store.head(&self.location(path)).await;
-        meta.map(|meta| listed(path.to_owned(), meta))
-            .map_err(|e| self.error("look up", path, e))
+        Ok(self.look_up_with_encoding(path).await?.0)
+    }
+
+    async fn look_up_with_encoding(&self, path: &str) -> Result<(Listed, Option<String>), Error> {
+        let GetResult {
+            meta, attributes, ..
+        } = self.head(path).await?;
+        let encoding = attributes.get(&Attribute::ContentEncoding);
+        let encoding = encoding.map(|encoding| (**encoding).to_owned());
+        Ok((listed(path.to_owned(), meta), encoding))
     }
 
     async fn modified(&self, path: &str) -> Result<Duration, Error> {
-        let meta = self.store.head(&self.location(path)).await;
-        let meta = meta.map_err(|e| self.error("look up", path, e))?;
+        let meta = self.head(path).await?.meta;
         let unix_ms = u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0);
         Ok(Duration::from_millis(unix_ms))
     }
@@ -254,12 +347,13 @@ impl Backend for ObjectBackend {
                     object_store::Error::NotImplemented { .. }
                     | object_store::Error::NotSupported { .. },
                 ) => {}
-                put => return put.map_err(|e| self.error("write", path, e)),
+                put => return put.map_err(|e| self.write_error("write", path, e)),
             }
         }
         let payload = PutPayload::from_iter(parts);
         let put = self.store.put(&self.location(path), payload).await;
-        put.map(drop).map_err(|e| self.error("write", path, e))
+        put.map(drop)
+            .map_err(|e| self.write_error("write", path, e))
     }
 
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
@@ -274,7 +368,7 @@ impl Backend for ObjectBackend {
                 object_store::Error::AlreadyExists { .. }
                 | object_store::Error::Precondition { .. },
             ) => Ok(Created::AlreadyThere),
-            Err(e) => Err(self.error("create", path, e)),
+            Err(e) => Err(self.write_error("create", path, e)),
         }
     }
 
@@ -320,7 +414,7 @@ impl Backend for ObjectBackend {
                 object_store::Error::NotImplemented { .. }
                 | object_store::Error::NotSupported { .. },
             ) => self.put(path, vec![bytes]).await.map(|()| true),
-            Err(e) => Err(self.error("write", path, e)),
+            Err(e) => Err(self.write_error("write", path, e)),
         }
     }
 
@@ -335,9 +429,9 @@ impl Backend for ObjectBackend {
         let prefix = self.location(folder);
         let mut all = Vec::new();
         for range in ranges {
-            let offset = self.location(folder).join(range.after.as_str());
+            let offset = self.location(folder).join(Self::part(&range.after));
             let end = range.before.as_deref();
-            let end = end.map(|end| self.location(folder).join(end));
+            let end = end.map(|end| self.location(folder).join(Self::part(end)));
             // Stores list in the order of names, so pages after the end are not requested.
             let found = self.store.list_with_offset(Some(&prefix), &offset);
             let found = found.try_take_while(|meta| {
@@ -374,6 +468,49 @@ fn listed(path: String, meta: ObjectMeta) -> Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Store;
+
+    #[tokio::test]
+    async fn listed_objects_are_read_whatever_their_names() {
+        let store = Store::memory();
+        let (_, objects, _) = store.object_store();
+        for name in [
+            "in/a~1.csv",
+            "in/zürich.csv",
+            "in/50%.csv",
+            "in/[x] y.csv",
+            "in/%20.csv",
+        ] {
+            let path = Path::parse(name).unwrap();
+            objects.put(&path, name.to_owned().into()).await.unwrap();
+        }
+        let folder = store.child("in");
+        let listed = folder.list("").await.unwrap();
+        assert_eq!(listed.len(), 5);
+        for file in listed {
+            let content = folder.get(&file.path).await.unwrap();
+            assert_eq!(content, format!("in/{}", file.path));
+        }
+    }
+
+    #[test]
+    fn a_write_that_finds_nothing_names_the_bucket_and_not_the_object() {
+        let missing = || object_store::Error::NotFound {
+            path: "x".into(),
+            source: "status 404".into(),
+        };
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let clients = Clients::same(Arc::<object_store::memory::InMemory>::clone(&store));
+        let root = ObjectRoot::default();
+        let backend = ObjectBackend::new(store, root, "s3://nobucket".into(), clients);
+        let written = backend.write_error("write", "x", missing());
+        assert_eq!(
+            written.to_string(),
+            "cannot write `s3://nobucket/x`: the store has no such bucket or container; create it, or correct the URL"
+        );
+        assert!(!written.is_not_found() && !written.is_retryable());
+        assert!(backend.error("read", "x", missing()).is_not_found());
+    }
 
     #[test]
     fn parts_are_cut_anew_without_losing_a_byte() {

@@ -1,17 +1,10 @@
 //! A folder in a store.
 
-use std::{
-    ops::Range,
-    path::{self, Component, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use feedline_http::redacted_location;
-use object_store::{
-    ObjectStore, local::LocalFileSystem, memory::InMemory, parse_url_opts, path::Path,
-};
+use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory, path::Path};
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -19,11 +12,12 @@ use crate::{
     Answer, Error, Faults, FolderListing, Growing, Listed, LocalFiles, ReadFailure, ReadOnce,
     StoreOptions,
     backend::{Backend, Created, NameRange},
-    clients::{self, Clients},
+    clients::Clients,
     faults::FaultyBackend,
     growing::{Depth, sweep},
-    local::LocalBackend,
-    object::ObjectBackend,
+    local::{LocalBackend, resolved},
+    location::{check_is_path, check_variables},
+    object::{ObjectBackend, ObjectRoot, reached},
 };
 
 /// Tries of a create with an unknown outcome, and the first wait between them.
@@ -37,23 +31,6 @@ pub enum PutNew {
     Created,
     /// Another object existed first; these are its bytes.
     Taken(Bytes),
-}
-
-/// Returns the absolute path of `root`, without `.` and `..`, which would not survive joins.
-fn resolved(root: &path::Path) -> std::io::Result<PathBuf> {
-    let mut found = PathBuf::new();
-    for part in path::absolute(root)?.components() {
-        if part != Component::ParentDir {
-            found.push(part);
-            continue;
-        }
-        // The parent of a link is the parent of the folder that it points to.
-        if let Ok(real) = found.canonicalize() {
-            found = real;
-        }
-        found.pop();
-    }
-    Ok(found)
 }
 
 /// A folder in a store. Cheap to clone.
@@ -80,8 +57,8 @@ impl Store {
     /// Opens a folder by URL or path. Nothing is created or requested yet.
     ///
     /// # Errors
-    /// [`Error::Location`] if the URL's scheme is unknown or the store's settings contradict each
-    /// other.
+    /// [`Error::Location`] if the URL's scheme is unknown, its path would end at a `?` or `#`, or a
+    /// setting of the store is wrong.
     pub fn open(url: &str, options: &StoreOptions) -> Result<Self, Error> {
         let location = |reason: String| Error::Location {
             url: redacted_location(url),
@@ -91,6 +68,9 @@ impl Store {
             let local = Self::local(PathBuf::from(url)).map_err(|e| location(e.to_string()))?;
             return Ok(local.reached_with(options));
         };
+        if ["file", "s3", "s3a", "gs", "az", "abfs", "abfss"].contains(&scheme) {
+            check_is_path(url).map_err(location)?;
+        }
         let opened = match scheme {
             "file" => {
                 let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
@@ -105,6 +85,7 @@ impl Store {
                     return Err(location("the bucket or host is missing".into()));
                 }
                 let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
+                check_variables(&parsed, options).map_err(location)?;
                 let mut options = options.clone();
                 if scheme == "http" {
                     // A URL with `http` permits it.
@@ -112,10 +93,8 @@ impl Store {
                 }
                 let (store, root) =
                     reached(&parsed, &options).map_err(|e| location(e.to_string()))?;
-                let base = Url::parse(&format!(
-                    "{scheme}://{}",
-                    parsed.authority().rsplit('@').next().unwrap_or_default()
-                ));
+                let host = parsed.authority().rsplit('@').next().unwrap_or_default();
+                let base = Url::parse(&format!("{scheme}://{host}"));
                 Ok(Self::object(
                     store.into(),
                     root,
@@ -153,7 +132,7 @@ impl Store {
         let base = Url::parse("memory:///").expect("a constant that is a URL");
         let store = Arc::new(InMemory::new());
         let clients = Clients::same(Arc::<InMemory>::clone(&store));
-        Self::object(store, Path::default(), base, clients)
+        Self::object(store, ObjectRoot::default(), base, clients)
     }
 
     fn local(root: PathBuf) -> std::io::Result<Self> {
@@ -168,7 +147,7 @@ impl Store {
         })
     }
 
-    fn object(store: Arc<dyn ObjectStore>, root: Path, base: Url, clients: Clients) -> Self {
+    fn object(store: Arc<dyn ObjectStore>, root: ObjectRoot, base: Url, clients: Clients) -> Self {
         let name = base.as_str().trim_end_matches('/').to_owned();
         let backend = ObjectBackend::new(store, root, name, clients);
         Self {
@@ -186,6 +165,27 @@ impl Store {
     pub fn child(&self, path: &str) -> Self {
         Self {
             folder: self.full(path),
+            ..self.clone()
+        }
+    }
+
+    /// The same folder, for reads of paths that are percent-encoded as in a URL: a web server is asked for
+    /// them as they are. Nothing changes for another store, and for one with faults.
+    #[must_use]
+    pub fn with_encoded_paths(&self) -> Self {
+        let Place::Object { base, backend } = &self.place else {
+            return self.clone();
+        };
+        if self.has_faults {
+            return self.clone();
+        }
+        let backend = backend.with_encoded_paths();
+        Self {
+            backend: Arc::new(backend.clone()),
+            place: Place::Object {
+                base: base.clone(),
+                backend,
+            },
             ..self.clone()
         }
     }
@@ -342,6 +342,21 @@ impl Store {
         let found = self.backend.look_up(&self.full(path)).await?;
         let path = path.to_owned();
         Ok(Listed { path, ..found })
+    }
+
+    /// Like [`look_up`](Self::look_up), with the `Content-Encoding` that the store reports, if it reports one.
+    /// The size is that of the encoded bytes.
+    ///
+    /// # Errors
+    /// Like [`look_up`](Self::look_up).
+    pub async fn look_up_with_encoding(
+        &self,
+        path: &str,
+    ) -> Result<(Listed, Option<String>), Error> {
+        let full = self.full(path);
+        let (found, encoding) = self.backend.look_up_with_encoding(&full).await?;
+        let path = path.to_owned();
+        Ok((Listed { path, ..found }, encoding))
     }
 
     /// Returns the time when an object was written, since 1970-01-01 UTC, by the clock of the
@@ -579,18 +594,6 @@ impl Store {
             (folder, path) => format!("{folder}/{path}"),
         }
     }
-}
-
-/// The store that `url` is of, and the path in it.
-fn reached(
-    url: &Url,
-    options: &StoreOptions,
-) -> object_store::Result<(Box<dyn ObjectStore>, Path)> {
-    if let Some(web) = clients::web(url, &options.web)? {
-        return Ok((web, Path::from_url_path(url.path())?));
-    }
-    let pairs = options.vars.iter();
-    parse_url_opts(url, pairs.map(|(k, v)| (k.as_str(), v.as_str())))
 }
 
 #[cfg(test)]
@@ -994,6 +997,16 @@ mod tests {
         }
         let won: u32 = tasks.join_all().await.into_iter().sum();
         assert_eq!(won, 25);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_created_is_no_missing_object() {
+        let store = Store::open("/proc/feedline-nope", &Default::default()).unwrap();
+        let error = store.put("x", "1".into()).await.unwrap_err();
+        assert!(!error.is_not_found(), "{error}");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        let expected = "the folder `/proc/feedline-nope` cannot be created";
+        assert!(cause.contains(expected), "{cause}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Standard output that its reader closes early: the report says that the rest was not written.
+//! Standard output that its reader closes early, where the report says that the rest was not written;
+//! and logs that cannot be written.
 
 use std::{fmt::Write as _, fs, path::Path, process::Stdio};
 
@@ -55,4 +56,47 @@ fn texts_that_are_not_read_are_a_warning_of_the_report() {
     let text = run_closed(folder, &options).expect(0).stderr;
     let warning = "output closed: standard output was closed before all texts were written";
     assert!(text.contains(warning), "{text}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("t.csv"), "a,b\n1,2\n").unwrap();
+    let pipeline =
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"t.csv\"\n";
+    fs::write(folder.join("p.toml"), pipeline).unwrap();
+    let mut command = feedline(folder);
+    command
+        .args(["ingest", "p.toml"])
+        .env("FEEDLINE_LOG", "debug");
+    // Each write to it fails for lack of space.
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    command.stdout(Stdio::piped()).stderr(full);
+    let ingest = finish(command.output().unwrap()).expect(0);
+    assert!(ingest.stdout.contains("landing zone"), "{ingest:?}");
+}
+
+#[test]
+fn a_misspelled_filter_of_the_log_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = |filter: &str| {
+        let mut command = feedline(folder.path());
+        command.arg("schema").env("FEEDLINE_LOG", filter);
+        finish(command.output().unwrap())
+    };
+    for filter in ["wran", "json", "feedline=wran", "info,feedline_ingest"] {
+        let refused = schema(filter).expect(2).stderr;
+        let expected = format!("error: `FEEDLINE_LOG` is `{filter}`, which is no filter");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+    for filter in [
+        "",
+        "off",
+        "WARN",
+        "warn, feedline_ingest=debug",
+        "feedline=info,off",
+    ] {
+        schema(filter).expect(0);
+    }
 }

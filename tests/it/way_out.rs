@@ -57,6 +57,26 @@ fn a_wrong_first_landing_is_left_by_commands() {
 }
 
 #[test]
+fn rows_of_the_only_file_are_dropped_without_a_read_that_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.csv"), "n\n1\n2\n").unwrap();
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"a.csv\"\n",
+    );
+    run(folder, &["ingest", file]).expect(0);
+    fs::remove_file(folder.join("a.csv")).unwrap();
+    let drop = ["ingest", "reread", file, "s", "--file", "a.csv"];
+    let drop = [&drop[..], &["--missing-too", "--json"]].concat();
+    let report = run(folder, &drop).expect(0).json();
+    assert_eq!(report["rows"], 2, "{report:#}");
+    assert!(report["ingest"].is_null(), "{report:#}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("nothing is read now"), "{report:#}");
+}
+
+#[test]
 fn rejected_records_land_once_the_contract_is_mended() {
     let folder = tempfile::tempdir().unwrap();
     let origin = serve(|_| {

@@ -66,6 +66,10 @@ pub(super) fn check_ranges(
     }
     let note = format!("{missing}; their rows remain only in the folder that saves them");
     report.notes.push(note);
+    if report.ranges.is_empty() {
+        let note = "none of these files is left to read, so nothing is read now";
+        report.notes.push(note.to_owned());
+    }
     Ok(())
 }
 

@@ -1100,6 +1100,9 @@ async fn a_web_file_that_is_missing_now_is_refused_and_keeps_its_rows() {
         }
         what.missing_files = true;
         let allowed = reread(&config, &name(), &what, &context(&root), false).await;
+        let note = |note: &String| note.contains("nothing is read now");
+        let has_note = |done: &AmendReport| done.ranges.is_empty() && done.notes.iter().any(note);
+        assert!(allowed.as_ref().ok().is_none_or(has_note), "{allowed:?}");
         let rows = allowed.ok().map(|done| done.rows);
         // The file of a query is not dropped: its response may say 404 for another reason.
         let expected = (!file.contains('?')).then_some(2);

@@ -276,7 +276,7 @@ fn describe_keys(keys: &[String]) -> String {
         ),
     };
     format!(
-        "its first records have {keys}: it may be a message, so nothing of it lands, and landed rows stay; correct the file and rerun; if it is right, declare one of its columns (`contract.column.<name>.type`), or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything"
+        "its first records have {keys}: it may be a message, so nothing of it lands, files after it in the order of names wait, and landed rows stay; correct the file and rerun; if it is right, declare one of its columns (`contract.column.<name>.type`), or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything"
     )
 }
 
@@ -284,7 +284,7 @@ fn describe_keys(keys: &[String]) -> String {
 fn describe_refusal(header: &[String]) -> String {
     let header = header.join("`, `");
     format!(
-        "its header has no column of this source, `{}`: it may be a message or a table without a header, so nothing of it lands, and landed rows stay; correct the file or `csv` and rerun; if it is right, declare one of its columns (`contract.column.<name>.type`), or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
+        "its header has no column of this source, `{}`: it may be a message or a table without a header, so nothing of it lands, files after it in the order of names wait, and landed rows stay; correct the file or `csv` and rerun; if it is right, declare one of its columns (`contract.column.<name>.type`), or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
         shorten(&header, 200)
     )
 }

@@ -11,6 +11,7 @@ use feedline_readers::{
 };
 use feedline_schemas::{
     commit::{FileMark, FilePart, FileProgress},
+    count::counted,
     ids::Hash128,
 };
 
@@ -119,7 +120,7 @@ impl OpenFile {
             let names = names.map_err(unreadable)?;
             if ahead.is_none() && is_beginning {
                 let is_emptied = supersedes && names.are_missing();
-                note_empty(&mark, notices, is_emptied.then_some(&names));
+                note_empty(&mark, layout.kind, notices, is_emptied.then_some(&names));
                 match is_emptied {
                     true if is_read => return Ok(Opened::Emptied),
                     true => return Err(unreadable(EMPTIED.to_owned())),
@@ -247,10 +248,11 @@ async fn open_labels(
 }
 
 /// Notes a file without rows. `emptied` are the missing names of one that had rows, which stay.
-fn note_empty(mark: &FileMark, notices: &Notices, emptied: Option<&FirstNames>) {
-    let how = match mark.bytes {
-        0 => "is empty (0 bytes)".to_owned(),
-        bytes => format!("has no rows in its {bytes} bytes"),
+fn note_empty(mark: &FileMark, kind: Kind, notices: &Notices, emptied: Option<&FirstNames>) {
+    let how = match (mark.bytes, kind) {
+        (0, _) => "is empty (0 bytes)".to_owned(),
+        (bytes, Kind::Text) => format!("has no text in its {}", counted(bytes, "byte")),
+        (bytes, _) => format!("has no rows in its {}", counted(bytes, "byte")),
     };
     let rows = match emptied {
         Some(FirstNames::Header(_)) => {
@@ -261,7 +263,7 @@ fn note_empty(mark: &FileMark, notices: &Notices, emptied: Option<&FirstNames>) 
         }
         None => "",
     };
-    notices.push(EMPTY_FILE, "", format!("`{}` {how}{rows}", mark.url));
+    notices.push_listed(EMPTY_FILE, "", format!("`{}` {how}{rows}", mark.url));
 }
 
 fn note_unfinished(mark: &FileMark, notices: &Notices) {

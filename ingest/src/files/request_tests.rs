@@ -18,8 +18,8 @@ use serde_json::json;
 use crate::{
     context::Context,
     error::Error,
-    run::ingest,
-    testing::{Scripted, Served, context, raw},
+    run::{ingest, ingest_all},
+    testing::{Scripted, Served, answer, context, raw},
 };
 
 /// A request that a server has received.
@@ -321,5 +321,173 @@ async fn new_content_of_equal_length_lands_from_a_server_that_reports_no_version
             (1, Some(new_rows)),
             "{body}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_requested_at_its_url_as_it_is() {
+    for (file, target) in [
+        ("v~1.csv", "/v~1.csv"),
+        ("my%20file.csv", "/my%20file.csv"),
+        ("a b.csv", "/a%20b.csv"),
+        ("z%C3%BCrich.csv", "/z%C3%BCrich.csv"),
+        ("zürich.csv", "/z%C3%BCrich.csv"),
+        ("M%FCnchen.csv", "/M%FCnchen.csv"),
+        ("a%5B1%5D.csv", "/a%5B1%5D.csv"),
+        ("a[1].csv", "/a[1].csv"),
+        ("100%25.csv", "/100%25.csv"),
+        ("d%2Fe/f%2Fg.csv", "/d%2Fe/f%2Fg.csv"),
+    ] {
+        let server = serve().await;
+        let report = bring_one(&server, file, "").await.unwrap();
+        assert_eq!(report.rows, 2, "{file}");
+        let received = received(&server);
+        assert!(received.iter().all(|r| r.target == target), "{received:?}");
+    }
+}
+
+/// A row that holds the name of its file.
+fn row_of(name: &str) -> String {
+    format!("a,b\n{name},2\n")
+}
+
+/// A server that lists its folder `d`, with files of these names as they are in URLs.
+async fn serve_folder(names: &'static [&'static str]) -> Scripted {
+    let entry = |name: &&str| {
+        format!(
+            "<D:response><D:href>/d/{name}</D:href><D:propstat><D:prop>\
+             <D:getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT</D:getlastmodified>\
+             <D:getcontentlength>{}</D:getcontentlength><D:resourcetype/></D:prop>\
+             <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>",
+            row_of(name).len()
+        )
+    };
+    let entries: String = names.iter().map(entry).collect();
+    let listing = format!("<D:multistatus xmlns:D=\"DAV:\">{entries}</D:multistatus>");
+    Scripted::answering(move |_, request| {
+        let mut words = request.split(' ');
+        let (method, target) = (words.next(), words.next().unwrap_or_default());
+        let name = target.strip_prefix("/d/").unwrap_or_default();
+        let is_file = names.contains(&name);
+        let row = row_of(name);
+        match method {
+            Some("PROPFIND") => answer("207 Multi-Status", &listing),
+            Some("HEAD") if is_file => {
+                raw(&format!("200 OK\r\nContent-Length: {}", row.len()), b"")
+            }
+            Some("GET") if is_file => answer("200 OK", &row),
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn files_that_a_server_lists_are_requested_whatever_their_names_have() {
+    const NAMES: [&str; 5] = [
+        "100%25.csv",
+        "a%20b.csv",
+        "plain.csv",
+        "v~1.csv",
+        "z%C3%BCrich.csv",
+    ];
+    for (pattern, rows) in [("", 5), ("*.csv", 5), ("zü*.csv", 1)] {
+        let server = serve_folder(&NAMES).await;
+        let url = format!("{}d/{pattern}", server.url);
+        let report = bring_url(&url, "").await.unwrap();
+        assert_eq!(report.rows, rows, "{pattern}");
+    }
+    let server = serve_folder(&NAMES).await;
+    let url = format!("{}d/*.json", server.url);
+    let error = bring_url(&url, "").await.unwrap_err().to_string();
+    assert!(error.contains("no file matches"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_lists_no_folder_is_asked_once_and_named_in_the_error() {
+    for status in ["405 Method Not Allowed", "501 Not Implemented"] {
+        let server = Scripted::answering(move |_, _| answer(status, "")).await;
+        for (requests, place) in [(1, "d/"), (2, "d/*.csv")] {
+            let url = format!("{}{place}", server.url);
+            let error = bring_url(&url, "").await.unwrap_err().to_string();
+            for part in [
+                "cannot list",
+                "`PROPFIND` of WebDAV",
+                status,
+                "set `url` to a file",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
+            assert_eq!(server.heads().len(), requests, "{:?}", server.heads());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_report_of_a_failed_run_has_the_cause_of_its_error() {
+    let server = Scripted::answering(|_, _| answer("207 Multi-Status", "no list")).await;
+    let source = source(&format!("{}d/", server.url), "");
+    let text = format!("[pipeline]\nname = \"p\"\n{source}");
+    let config = load("p.toml", &text, &[]).unwrap().config;
+    let context = Context {
+        root: Store::memory(),
+        ..context()
+    };
+    let end = ingest_all(&config, None, &context).await.unwrap();
+    let error = end.report.sources[0].error.clone().unwrap();
+    assert!(error.starts_with("cannot list `"), "{error}");
+    assert!(
+        error.contains("`: ") && error.contains("PROPFIND"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_is_read_from_a_server_that_reports_no_size() {
+    let server = Scripted::answering(|_, request| match request.starts_with("HEAD ") {
+        true => raw("200 OK", b""),
+        false => {
+            let chunk = format!("{:x}\r\n{ROWS}\r\n0\r\n\r\n", ROWS.len());
+            raw("200 OK\r\nTransfer-Encoding: chunked", chunk.as_bytes())
+        }
+    })
+    .await;
+    let url = format!("{}rates.csv", server.url);
+    let report = bring_url(&url, "").await.unwrap();
+    let source = &report.sources[0];
+    assert_eq!(
+        (source.rows, source.requests),
+        (2, server.heads().len() as u64)
+    );
+}
+
+#[tokio::test]
+async fn a_file_is_decoded_from_the_encoding_that_its_server_reports() {
+    let read = async |encoding: &'static str, body: Vec<u8>, file: &str| {
+        let head = format!(
+            "200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}",
+            body.len()
+        );
+        let answer = move |_: usize, request: &str| match request.starts_with("HEAD ") {
+            true => raw(&head, b""),
+            false => raw(&head, &body),
+        };
+        let server = Scripted::answering(answer).await;
+        bring_url(&format!("{}{file}", server.url), "").await
+    };
+    let packed = super::tests::gzip(ROWS.as_bytes());
+    for (encoding, body, file) in [
+        ("gzip", &packed[..], "rates.csv"),
+        // Its name says the same.
+        ("x-gzip", &packed[..], "rates.csv.gz"),
+        ("identity", ROWS.as_bytes(), "rates.csv"),
+    ] {
+        let report = read(encoding, body.to_vec(), file).await.unwrap();
+        assert_eq!(report.rows, 2, "{encoding} {file}");
+    }
+    let error = read("br", ROWS.into(), "rates.csv").await.unwrap_err();
+    let error = error.to_string();
+    for part in ["`Content-Encoding: br`", "add a query to `url`"] {
+        assert!(error.contains(part), "{error}");
     }
 }

@@ -254,6 +254,34 @@ async fn a_file_without_rows_is_told_by_name() {
 }
 
 #[tokio::test]
+async fn text_files_without_a_text_are_named_each_with_its_own_size() {
+    let folder = Folder::new(&[
+        ("d/a.txt", b" \n"),
+        ("d/b.txt", b""),
+        ("d/c.txt", b"\n"),
+        ("d/d.txt", b"word\n"),
+    ]);
+    let mut config = folder.source("d/*.txt");
+    config.format = FileFormat::Text;
+    assert_eq!(records(&config).await.len(), 1);
+    let mut files = files(&config);
+    let mut at = Position::Start;
+    while !matches!(at, Position::Done { .. }) {
+        at = files.next_page(&at).await.unwrap().next;
+    }
+    let mut warnings = files.warnings().into_iter();
+    let empty = warnings.find(|warning| warning.code == "empty_file");
+    let message = empty.unwrap().message;
+    for part in [
+        "a.txt` has no text in its 2 bytes; ",
+        "b.txt` is empty (0 bytes); ",
+        "c.txt` has no text in its 1 byte",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_separator_that_splits_no_text_is_a_warning() {
     let folder = Folder::new(&[("d/1.txt", b"a\n--\nb"), ("d/2.txt", b"c")]);
     let not_found = || one("separator_not_found", "text.separator");

@@ -9,7 +9,12 @@ use feedline_readers::{file_format::Kind, notices::Notices};
 use feedline_schemas::commit::{FileMark, FileProgress};
 
 use super::open_file::unix_ms;
-use crate::{error::Error, file_copies::ReadContents, file_list::Found, file_marks::Marks};
+use crate::{
+    error::Error,
+    file_copies::ReadContents,
+    file_list::{Found, UNSETTLED_FILE},
+    file_marks::Marks,
+};
 
 /// Check for files that are too young to be read.
 pub(super) struct Young<'f> {
@@ -37,8 +42,7 @@ impl Young<'_> {
                 file.url,
                 self.settle.as_secs()
             );
-            self.notices
-                .push("unsettled_file", "files.settle_s", message);
+            self.notices.push(UNSETTLED_FILE, "files.settle_s", message);
         }
         is_young
     }
