@@ -177,6 +177,14 @@ fn runs(registry: &mut Registry, all: &[ServedSource]) {
     gauge(registry, help, each(), |served| {
         Some(i64::try_from(served.failures()).unwrap_or(i64::MAX))
     });
+    let help = (
+        "warnings",
+        "Warnings in the report of its last run that ended well",
+    );
+    gauge(registry, help, each(), |served| {
+        let report = served.report.as_ref()?;
+        i64::try_from(report.warnings.len()).ok()
+    });
 }
 
 /// Work of this program, current runs included.

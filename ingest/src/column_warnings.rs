@@ -60,6 +60,7 @@ pub(crate) fn warn_of_columns(config: &SourceConfig, found: &RecordColumns<'_>) 
     let all = [
         warn_of_absent_key(config, found),
         warn_of_null_key(config, found),
+        warn_of_null_cursor(config, found),
         warn_of_empty_tables(config, found),
         warn_of_absent_parents(config, found),
         warn_of_mixed_percents(config, found.presence),
@@ -114,6 +115,24 @@ fn warn_of_null_key(config: &SourceConfig, found: &RecordColumns<'_>) -> Option<
         config.name
     );
     Some(Warning::new("key_has_nulls", message).with_key("contract.required"))
+}
+
+/// Warns of records without a cursor. If the column of the cursor has `nulls` of its own, it is meant to
+/// have them.
+fn warn_of_null_cursor(config: &SourceConfig, found: &RecordColumns<'_>) -> Option<Warning> {
+    let cursor = config.incremental.as_ref()?.cursor.as_str();
+    let column = config.contract.column.get(cursor);
+    let is_meant = column.is_some_and(|column| column.nulls.is_some());
+    let missing = found.presence.missing(cursor).sum();
+    if is_meant || missing == 0 || !has_column(found.schema, cursor) {
+        return None;
+    }
+    let message = format!(
+        "no value at `{cursor}` in {missing} of {}: such records land, but a server that selects records by it does not return them to a later run, so their changes are missed. Choose a cursor that every record has, or read all pages with `refresh`; set `contract.column.{cursor}.nulls = \"warn\"` if such records do not change before they get one. The count is of all records that ever landed, until `feedline ingest reset PIPELINE.toml {}`, which re-reads everything",
+        counted(found.presence.rows, "record"),
+        config.name
+    );
+    Some(Warning::new("records_without_cursor", message).with_key("incremental.cursor"))
 }
 
 /// Warns of child tables without a row. A table whose columns are declared may wait for its first one.
@@ -236,7 +255,7 @@ fn warn_of_mixed_percents(config: &SourceConfig, presence: &Presence) -> Option<
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
-        config::{NullContract, load},
+        config::{IncrementalConfig, NullContract, load},
         ids::SchemaVersion,
         record::Column,
     };
@@ -372,6 +391,35 @@ mod tests {
         check("key = ['id', 'v']", 0, &[]);
         check("key = ['v']", 3, &[]);
         let mut meant = config("key = ['id', 'v']");
+        let column = meant.contract.column.entry("v".to_owned()).or_default();
+        column.nulls = Some(NullContract::Warn);
+        assert_eq!(warn(&meant, 3), []);
+    }
+
+    #[test]
+    fn records_without_a_cursor_are_counted_until_they_are_meant() {
+        let source = |cursor: &str| {
+            let mut config = config("");
+            config.incremental = Some(IncrementalConfig {
+                cursor: cursor.to_owned(),
+                param: "since".to_owned(),
+                start: None,
+                lookback: "0".to_owned(),
+                max_ahead: "5m".to_owned(),
+            });
+            config
+        };
+        let mut found = warn(&source("v"), 3);
+        let warning = found.remove(0);
+        assert_eq!(warning.code, "records_without_cursor");
+        let expected = "no value at `v` in 3 of 10 records: ";
+        assert!(warning.message.starts_with(expected), "{warning:?}");
+        assert_eq!(found, []);
+        // All have one, or it is another column.
+        assert_eq!(warn(&source("v"), 0), []);
+        assert_eq!(warn(&source("id"), 3), []);
+        assert_eq!(warn(&config(""), 3), []);
+        let mut meant = source("v");
         let column = meant.contract.column.entry("v".to_owned()).or_default();
         column.nulls = Some(NullContract::Warn);
         assert_eq!(warn(&meant, 3), []);

@@ -68,9 +68,9 @@ use feedline_schemas::{
 pub(crate) use self::{
     alike_columns::{alike_warning, folded},
     cut_digits::{DIGITS_CUT, cut_warning},
-    dates::{Dates, FittingFormats, is_format, iso_format, iso_micros},
+    dates::{Dates, FittingFormats, NotationFormats, is_format, iso_format, iso_micros},
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, is_long_number, text},
-    missing_values::ALARMS,
+    missing_values::{ALARMS, TURNED_NULL, VANISHED},
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
     text_bytes::{TEXT_AS_HEX, hex_warning, read_declared_bytes},

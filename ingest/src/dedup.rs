@@ -39,7 +39,7 @@ pub(crate) struct Window {
     first: u64,
     /// Landed records of any age that may be returned again.
     known: HashSet<u128>,
-    /// Hashes of rejects of earlier page runs that may be returned again.
+    /// Hashes of earlier rejects that may be returned again.
     known_rejects: HashSet<u128>,
     /// True if landed records are added too.
     keeps: bool,
@@ -137,12 +137,17 @@ impl Window {
         self.keeps = false;
     }
 
-    /// Sets the rejects of earlier page runs that may be returned again.
+    /// Sets the earlier rejects that may be returned again.
     pub(crate) fn know_rejects(&mut self, known: HashSet<u128>) {
         self.known_rejects = known;
     }
 
-    /// Returns true if a reject with this hash was rejected by an earlier page run.
+    /// Adds earlier rejects that may be returned again.
+    pub(crate) fn know_more_rejects(&mut self, known: HashSet<u128>) {
+        self.known_rejects.extend(known);
+    }
+
+    /// Returns true if a reject with this hash is a known one.
     pub(crate) fn knows_reject(&self, hash: u128) -> bool {
         self.known_rejects.contains(&hash)
     }

@@ -10,6 +10,15 @@ pub(crate) fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> Stri
     causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
+/// Text of an error, with that of its cause unless it holds it.
+pub(crate) fn describe_with_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = error.to_string();
+    match error.source().map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
+    }
+}
+
 /// Error that stops an ingest run. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -81,15 +90,17 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; records that earlier batches rejected are read again by `feedline ingest retry-rejects PIPELINE.toml {source}`"
+        "source `{source}`: {rejected} of {records} {scope} were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; records that earlier batches rejected are read again by `feedline ingest retry-rejects PIPELINE.toml {source}`"
     )]
     TooManyRejects {
         /// Source name.
         r#source: String,
-        /// Records rejected so far, all runs.
+        /// Rejected ones among them.
         rejected: u64,
-        /// Records read so far, all runs.
+        /// Records that landed or were rejected; duplicates are neither.
         records: u64,
+        /// `records` for those of all runs, `new records of this run` for those of one.
+        scope: &'static str,
         /// The limit, 0 to 1.
         max_share: f64,
         /// The most frequent reason.

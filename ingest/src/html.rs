@@ -19,6 +19,7 @@ mod fetcher;
 pub(crate) mod fuzzing;
 mod invalid_bytes;
 mod link_policy;
+mod missing_sitemaps;
 mod nesting;
 mod node_text;
 mod pattern;
@@ -39,7 +40,7 @@ mod visits_ahead;
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
-use feedline_http::{SecretMasks, redacted, redacted_location};
+use feedline_http::{SecretMasks, redacted};
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -53,9 +54,10 @@ use url::Url;
 use self::{
     address::{Patterns, normalized},
     canonical::Canonicals,
-    fetcher::{NOT_FOUND, PageFetcher},
+    fetcher::PageFetcher,
     invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
+    missing_sitemaps::MissingSitemaps,
     reader::{Contents, Readers, Rules},
     rows::EMPTY_ROW,
     selector_drift::Drift,
@@ -69,6 +71,7 @@ use crate::{
     raw::{Kept, Tape},
     source::{Crawled, Page, Requests, Source},
     validators::{self, Validator, Validators},
+    warnings::WarningChange,
 };
 
 /// Most URLs of a page of this source.
@@ -116,7 +119,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         drift: Drift::default(),
         canonicals: Canonicals::default(),
         invalid_bytes: InvalidBytes::default(),
-        missing_sitemaps: Vec::new(),
+        missing_sitemaps: MissingSitemaps::default(),
         failures: HashMap::new(),
         landed: 0,
         empty_rows: 0,
@@ -159,8 +162,7 @@ struct Crawl {
     drift: Drift,
     canonicals: Canonicals,
     invalid_bytes: InvalidBytes,
-    /// Addresses of sitemaps that the configuration names and the server does not have.
-    missing_sitemaps: Vec<String>,
+    missing_sitemaps: MissingSitemaps,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
@@ -214,6 +216,7 @@ impl Source for Crawl {
         let Some(last) = &resumed.last else {
             return Ok(());
         };
+        self.missing_sitemaps.restore(&last.state.warnings);
         let asked = match &last.state.position {
             Position::Start => 0,
             Position::Page {
@@ -244,6 +247,10 @@ impl Source for Crawl {
 
     fn replay(&mut self, tape: Arc<Tape>) {
         self.site_mut().replay(tape);
+    }
+
+    fn take_warnings(&mut self) -> Vec<WarningChange> {
+        self.missing_sitemaps.take_changes()
     }
 
     fn requests(&self) -> Requests {
@@ -342,6 +349,9 @@ impl Crawl {
         ) {
             self.failures.remove(&host);
         }
+        if at.is_sitemap {
+            self.missing_sitemaps.look(&at.url, &visit);
+        }
         match visit {
             Visit::Page(contents, validator) => {
                 self.note(&at.url, validator, crawled);
@@ -369,12 +379,7 @@ impl Crawl {
                 self.walk.sitemap(&at, &sitemap, crawled);
             }
             Visit::Redirect(url) => self.walk.redirect(&at, url, crawled),
-            Visit::Skipped(reason) => {
-                if reason == NOT_FOUND && at.is_sitemap && at.is_start {
-                    crawled.warnings.push(self.warn_of_missing_sitemap(&at.url));
-                }
-                skip(crawled, reason);
-            }
+            Visit::Skipped(reason) => skip(crawled, reason),
             Visit::Failed {
                 reason,
                 error,
@@ -424,17 +429,6 @@ impl Crawl {
         }
         let invalid = self.invalid_bytes.count(url, contents);
         crawled.warnings.extend(invalid);
-    }
-
-    /// Warns of sitemaps of the configuration that the server does not have.
-    fn warn_of_missing_sitemap(&mut self, url: &str) -> Warning {
-        self.missing_sitemaps
-            .push(format!("`{}`", redacted_location(url)));
-        let message = format!(
-            "{} does not exist (404 or 410), so pages that are named there only are not found; restore it, or correct this key before rows land (afterwards with `feedline ingest reset`)",
-            self.missing_sitemaps.join(", ")
-        );
-        Warning::new("missing_sitemap", message).with_key("crawl.sitemaps")
     }
 
     /// Warns of columns without a value in any row.

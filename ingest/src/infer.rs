@@ -11,6 +11,7 @@
 
 mod column_counts;
 mod decide;
+mod decimal_signs;
 mod distinct_values;
 mod inferred;
 mod kind;

@@ -26,7 +26,7 @@ use crate::{
     children::tables,
     context::Context,
     error::Error,
-    infer::{DistinctValues, Inferred, LargeIntegers, Survey},
+    infer::{DistinctValues, Inferred, LargeIntegers, Survey, Types},
     run::open,
     settings::choose,
     source::{Page, Source},
@@ -72,7 +72,10 @@ pub struct SourcePreview {
     /// Error that would end a run in these records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
-    /// Number of records that runs have read before: landed, duplicate and rejected ones.
+    /// Number of records that are equal to one before, up to the 10,000th distinct one.
+    #[serde(skip)]
+    pub repeated: u64,
+    /// Number of records of earlier runs that have landed or are rejected.
     #[serde(skip)]
     pub landed: u64,
     /// Columns in the order of their first appearance, without lists that land as child tables.
@@ -111,6 +114,12 @@ pub struct ColumnPreview {
     /// Lines of `csv`, such as `currency = "$"`, that read this text column as numbers.
     #[serde(skip)]
     pub number_settings: Vec<String>,
+    /// True for strings, other than CSV cells, that are dates or times of ISO 8601.
+    #[serde(skip)]
+    pub are_times: bool,
+    /// Number of records with each value that is not missing, if there are at most 64 short ones.
+    #[serde(skip)]
+    pub value_counts: Option<BTreeMap<String, u64>>,
     /// Integers that no 64-bit float holds, in a column of integers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub large_integers: Option<LargeIntegers>,
@@ -261,7 +270,7 @@ async fn look(
             Err(reason) => (page, Some(reason)),
         };
         let dry_run = dry_run(&config, page, &inferred, landed.as_ref(), is_landed);
-        preview.take_columns(&config, &survey, inferred);
+        preview.take_columns(&config, &survey, inferred, &dry_run.types);
         preview.take_decisions(dry_run);
         if unit_of(&config) == ReadUnit::Page && landed.is_none() && !preview.is_all {
             preview.qualify_types();
@@ -308,8 +317,15 @@ async fn read_next(
 }
 
 impl SourcePreview {
-    /// Takes what the survey found.
-    fn take_columns(&mut self, config: &SourceConfig, survey: &Survey, inferred: Inferred) {
+    /// Takes the columns of the survey. A column without an inferred type has its type of `dry_run`,
+    /// the first records as they land.
+    fn take_columns(
+        &mut self,
+        config: &SourceConfig,
+        survey: &Survey,
+        inferred: Inferred,
+        dry_run: &Types,
+    ) {
         let alike = warn_of_alike_columns(&inferred);
         // Tables that cannot be read are the error of the dry run.
         let tables = tables(&config.contract).unwrap_or_default();
@@ -322,8 +338,10 @@ impl SourcePreview {
         let columns = columns.filter(|found| !is_table(&found.name));
         let columns = columns.map(|found| {
             let values = survey.distinct(&found.name);
+            let landed = dry_run.get(&found.name).copied();
             let column_type = found
                 .r#type
+                .or(landed.filter(|landed| type_name(Some(*landed)) != JSON))
                 .or(values.and_then(|values| values.content_type));
             ColumnPreview {
                 r#type: type_name(column_type),
@@ -333,6 +351,8 @@ impl SourcePreview {
                 distinct: values.map_or(0, DistinctValues::count),
                 numbers_rows: survey.numbers_rows(&found.name),
                 number_settings: found.number_settings,
+                are_times: found.are_times,
+                value_counts: values.and_then(DistinctValues::counts).cloned(),
                 large_integers: found.large_integers,
                 column_type,
                 name: found.name,
@@ -342,6 +362,7 @@ impl SourcePreview {
         let (bad, bad_sample) = survey.bad();
         self.source = config.name.to_string();
         self.rows = survey.rows();
+        self.repeated = survey.repeated();
         self.bad = bad;
         self.bad_sample = bad_sample.map(ToOwned::to_owned);
         let found = inferred.warnings.into_iter().chain(alike);
@@ -355,6 +376,7 @@ impl SourcePreview {
             rejected,
             sample,
             children,
+            types: _,
             warnings,
             stop,
         } = dry_run;
@@ -365,6 +387,9 @@ impl SourcePreview {
         }
     }
 }
+
+/// Name of the type of lists and objects.
+const JSON: &str = "json";
 
 /// The name of a type in `contract.column.<name>.type`.
 const fn type_name(found: Option<ColumnType>) -> &'static str {
@@ -384,7 +409,7 @@ const fn type_name(found: Option<ColumnType>) -> &'static str {
             | ColumnType::ListFloat64
             | ColumnType::ListUtf8
             | ColumnType::Json,
-        ) => "json",
+        ) => JSON,
     }
 }
 

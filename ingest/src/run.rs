@@ -3,10 +3,12 @@
 mod batch_commit;
 mod batch_reader;
 mod deferral;
+mod overtaken;
 mod position_warnings;
 mod prepare;
 mod progress;
 pub(crate) mod replay;
+mod required_columns;
 pub(crate) mod retry_rejects;
 mod source_order;
 mod source_run;
@@ -200,6 +202,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
             Box::pin(run.drive(source.as_mut())).await?;
         }
         (log, unlanded, warnings) = (run.log, run.unlanded, run.unlanded_warnings);
+        warnings.extend(run.missing_required.warning());
         warnings.extend(source.run_warnings());
         requests = source.requests();
         masks = source.secret_masks();

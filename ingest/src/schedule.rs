@@ -7,10 +7,11 @@ mod schedule_status;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use feedline_schemas::config::PipelineConfig;
 use tokio::{sync::Semaphore, task::JoinSet};
+use tracing::{Instrument as _, Span};
 
 pub(crate) use self::lease::{Holding, lease};
 use self::runner::SourceRunner;
@@ -127,13 +128,22 @@ impl Scheduler {
 
     /// Runs the sources until `cancel` of their contexts becomes true. A failed run is reported in
     /// the log and on the board, and the source runs again at its next tick; a deferred one as soon
-    /// as its server allows. On a stop, the pages read before it are committed.
+    /// as its server allows. On a stop, the pages read before it are committed. Lines of the log name
+    /// the pipeline if there are several.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let mut numbers = Vec::new();
+        let pipelines = self.runners.iter().map(SourceRunner::pipeline);
+        let has_several = pipelines.collect::<HashSet<_>>().len() > 1;
         for line in self.runners {
             let number = line.number;
-            numbers.push((tasks.spawn(line.serve()).id(), number));
+            // A span of errors is shown at every level of the log.
+            let span = match has_several {
+                true => tracing::error_span!("serve", pipeline = %line.pipeline()),
+                false => Span::none(),
+            };
+            let task = tasks.spawn(line.serve().instrument(span));
+            numbers.push((task.id(), number));
         }
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended

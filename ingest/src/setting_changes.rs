@@ -38,8 +38,6 @@ use crate::{
     watermark::Mark,
 };
 
-/// Message that landed records stay unchanged.
-const STAYS: &str = "landed data stays unchanged until `feedline ingest reset PIPELINE.toml SOURCE`, or `ingest reread` with `--file`, re-reads it";
 /// Maximum length of a displayed value, in characters.
 const SHOWN: usize = 60;
 
@@ -243,6 +241,21 @@ fn differences(
         .collect()
 }
 
+/// Message that landed records stay unchanged, with the commands that re-read those of the source.
+fn describe_landed(config: &SourceConfig) -> String {
+    let reread = match unit_of(config) {
+        ReadUnit::File => ", or `ingest reread` with `--file`,",
+        ReadUnit::Page if config.slices.is_some() => {
+            ", or `ingest reread` with `--from` and `--to`,"
+        }
+        ReadUnit::Page if config.incremental.is_some() => ", or `ingest reread` with `--from`,",
+        ReadUnit::Page | ReadUnit::Url => "",
+    };
+    format!(
+        "landed data stays unchanged until `feedline ingest reset PIPELINE.toml SOURCE`{reread} re-reads it"
+    )
+}
+
 /// Moves `position` to where reading resumes under a change, and describes the effect.
 ///
 /// # Errors
@@ -258,15 +271,16 @@ fn effect(
         Some(Class::Immediate(_)) | None => return Ok(String::new()),
     };
     let is_done = matches!(position, Position::Done { .. });
+    let stays = describe_landed(config);
     match effect {
-        Effect::Next(what) => Ok(format!("it applies to the reading {what}; {STAYS}")),
-        Effect::Pages if is_done => Ok(format!("it applies to the next page run; {STAYS}")),
+        Effect::Next(what) => Ok(format!("it applies to the reading {what}; {stays}")),
+        Effect::Pages if is_done => Ok(format!("it applies to the next page run; {stays}")),
         Effect::Pages => {
             let Position::Page { page, run, .. } = position else {
-                return Ok(format!("it applies to the next page; {STAYS}"));
+                return Ok(format!("it applies to the next page; {stays}"));
             };
             if *page == 0 {
-                return Ok(format!("it applies to the next page; {STAYS}"));
+                return Ok(format!("it applies to the next page; {stays}"));
             }
             if config.dedup_window() == 0 {
                 return Err("the page run would have to restart, and `batch.dedup_window` = 0 would land its records twice".to_owned());
@@ -284,9 +298,9 @@ fn effect(
                 file.url, file.records
             )),
             _ if unit_of(config) == ReadUnit::Page => Ok(format!(
-                "it applies to the reading of the next page; {STAYS}"
+                "it applies to the reading of the next page; {stays}"
             )),
-            _ => Ok(format!("it applies to unread files; {STAYS}")),
+            _ => Ok(format!("it applies to unread files; {stays}")),
         },
         Effect::Folder => {
             let folder = |text: &Option<String>| {
@@ -299,7 +313,7 @@ fn effect(
             let is_files = unit_of(config) == ReadUnit::File;
             if is_files && is_same && config.fetch.is_none() {
                 Ok(format!(
-                    "files that match it and have not been read are read; {STAYS}"
+                    "files that match it and have not been read are read; {stays}"
                 ))
             } else if is_files {
                 Err("files are known by their addresses, so those of another folder would all be read as new ones".to_owned())

@@ -22,7 +22,7 @@ use self::next_run::not_before;
 use crate::{
     context::Context,
     delta,
-    error::Error,
+    error::{Error, describe_with_cause},
     failures,
     landed_time::{committed_unix_s, landed_unix_s},
     landing_files::report_damage,
@@ -135,7 +135,7 @@ pub(crate) async fn report_failed_run(
         Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
         _ => "failed".clone_into(&mut report.status),
     }
-    report.error = Some(error.to_string());
+    report.error = Some(describe_with_cause(error));
     report
 }
 

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeSet,
+    iter,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::{count::counted, report::Warning};
 
 use crate::value::shorten;
 
@@ -21,14 +22,28 @@ struct Notice {
     message: String,
     /// Other messages of this kind, up to [`MOST`].
     others: BTreeSet<String>,
+    /// True if each message states something of its own file.
+    is_listed: bool,
 }
 
 /// Maximum number of distinct messages of a kind that are tracked.
 const MOST: usize = 10_000;
 
+/// Maximum number of messages of a kind that are listed.
+const LISTED: usize = 5;
+
 impl Notices {
     /// Records a decision of the kind `code`, which `key` changes.
     pub fn push(&self, code: &'static str, key: &'static str, message: String) {
+        self.add(code, key, message, false);
+    }
+
+    /// As [`Self::push`], but the report lists the first messages of this kind: each is about one file.
+    pub fn push_listed(&self, code: &'static str, key: &'static str, message: String) {
+        self.add(code, key, message, true);
+    }
+
+    fn add(&self, code: &'static str, key: &'static str, message: String, is_listed: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(notice) = all.iter_mut().find(|notice| notice.code == code) else {
             all.push(Notice {
@@ -36,6 +51,7 @@ impl Notices {
                 key,
                 message,
                 others: BTreeSet::new(),
+                is_listed,
             });
             return;
         };
@@ -51,6 +67,7 @@ impl Notices {
             let first = &notice.message;
             let message = match notice.others.len() {
                 0 => first.clone(),
+                _ if notice.is_listed => list_messages(first, &notice.others),
                 1 => format!("{first} (and the same of another file)"),
                 others => format!("{first} (and the same of {others} other files)"),
             };
@@ -61,6 +78,17 @@ impl Notices {
             }
         };
         all.iter().map(warning).collect()
+    }
+}
+
+/// The first messages, and the count of the others.
+fn list_messages(first: &str, others: &BTreeSet<String>) -> String {
+    let messages = iter::once(first).chain(others.iter().map(String::as_str));
+    let listed: Vec<&str> = messages.take(LISTED).collect();
+    let listed = listed.join("; ");
+    match (others.len() + 1).saturating_sub(LISTED) {
+        0 => listed,
+        more => format!("{listed} (and {})", counted(more as u64, "other file")),
     }
 }
 
@@ -124,5 +152,29 @@ mod tests {
             (told.len(), told[1].key.as_deref()),
             (2, Some("csv.delimiter"))
         );
+    }
+
+    #[test]
+    fn files_of_one_kind_with_messages_of_their_own_are_listed() {
+        let notices = Notices::default();
+        let push = |name: &str, bytes: u64| {
+            let message = format!("`{name}` has no text in its {bytes} bytes");
+            notices.push_listed("empty_file", "", message);
+        };
+        let message = || notices.all().remove(0).message;
+        push("b", 2);
+        assert_eq!(message(), "`b` has no text in its 2 bytes");
+        push("a", 4);
+        push("b", 2);
+        let both = "`b` has no text in its 2 bytes; `a` has no text in its 4 bytes";
+        assert_eq!(message(), both);
+        for name in ["c", "d", "e"] {
+            push(name, 3);
+        }
+        assert!(message().ends_with("`e` has no text in its 3 bytes"));
+        push("f", 3);
+        push("g", 3);
+        let end = "`e` has no text in its 3 bytes (and 2 other files)";
+        assert!(message().ends_with(end), "{}", message());
     }
 }

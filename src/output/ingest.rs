@@ -448,7 +448,7 @@ fn new_rejects(source: &SourceReport) -> String {
     let newest = || source.standing.as_ref()?.last_rejected;
     let (new, run) = match source.new_rejected {
         Some(new) => (Some(new), "this run"),
-        None => (newest(), "the newest run"),
+        None => (newest(), "the newest run with a batch"),
     };
     match new {
         Some(0) if source.rejected > 0 => format!(" (none by {run})"),
@@ -727,7 +727,8 @@ mod tests {
         };
         let mut out = String::new();
         write_source(&status, &mut out).unwrap();
-        assert!(out.contains(" 3 rejected (1 by the newest run); "), "{out}");
+        let expected = " 3 rejected (1 by the newest run with a batch); ";
+        assert!(out.contains(expected), "{out}");
     }
 
     #[test]

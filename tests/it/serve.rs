@@ -265,6 +265,52 @@ fn a_source_that_keeps_failing_is_listed_and_makes_healthz_answer_503() {
 }
 
 #[test]
+fn a_file_that_is_left_for_a_later_run_is_a_warning_in_the_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    fs::write(folder.path().join("in/1.csv"), "a\n1\n").unwrap();
+    let more = "schedule = { every_s = 1 }\nfiles.settle_s = 86400";
+    write_pipeline(folder.path(), more);
+    let address = free();
+    let child = serve(folder.path(), address);
+    until("a run has left the file", || {
+        metric(address, "feedline_source_warnings") == Some(1.0)
+    });
+    assert_eq!(terminate(child), 0);
+}
+
+#[test]
+fn log_lines_of_several_served_pipelines_name_the_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    fs::write(folder.path().join("in/1.csv"), "a\n1\n").unwrap();
+    for name in ["one", "two"] {
+        let text = format!(
+            "[pipeline]\nname = \"{name}\"\nroot = \"{name}\"\n[[source]]\nname = \"numbers\"\n\
+             type = \"files\"\nurl = \"in/*.csv\"\nschedule = {{ every_s = 1 }}\n"
+        );
+        fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    let log = folder.path().join("log");
+    let listen = free().to_string();
+    let child = feedline(folder.path())
+        .args(["serve", "one.toml", "two.toml", "--listen", &listen])
+        .env("FEEDLINE_LOG", "feedline=info")
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let landed = |part: &str| {
+        let log = fs::read_to_string(&log).unwrap();
+        let landed = log.lines().filter(|line| line.contains("batch landed"));
+        landed.filter(|line| line.contains(part)).count()
+    };
+    until("both landed", || landed("") == 2);
+    assert_eq!(terminate(child), 0);
+    let counts = ["pipeline=one", "pipeline=two"].map(landed);
+    assert_eq!(counts, [1, 1], "{}", fs::read_to_string(&log).unwrap());
+}
+
+#[test]
 fn what_cannot_be_served_is_said_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let check = |schedule: &str, part: &str| {

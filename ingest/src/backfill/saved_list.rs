@@ -204,8 +204,8 @@ impl Values {
     }
 }
 
-/// Returns true if the list of a pipeline file is another one than that of the log. A list from which
-/// values were removed since always is, and a list of landed values is not known here.
+/// Returns true if the list of a pipeline file differs from that of the log. It always
+/// does once a value was removed. A list of landed values is not known here.
 pub(crate) fn has_other_list(config: &SourceConfig, position: &Position) -> bool {
     let each = config
         .for_each

@@ -133,8 +133,8 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Drops the rejects that an earlier page run rejected for the same reason: they are returned again
-    /// within the lookback, and count as duplicates.
+    /// Drops the rejects that an earlier reading rejected for the same reason: they are returned again,
+    /// as in a lookback, and count as duplicates.
     pub(super) fn drop_known_rejects(&mut self) {
         let found = self.rejects.len();
         let window = &*self.window;

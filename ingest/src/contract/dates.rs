@@ -6,6 +6,8 @@
 //! instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
 //! time is its midnight.
 
+use std::collections::BTreeMap;
+
 use feedline_readers::calendar_time::{cut_to_micros, nanos_at, parse_nanos};
 use jiff::{
     Timestamp,
@@ -88,6 +90,57 @@ impl FittingFormats {
     /// Remaining formats; empty if no date was added, or no format reads all dates.
     pub(crate) fn get(&self) -> &[String] {
         self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// Formats of dates with a word for the month.
+const WORDED_FORMATS: [&str; 6] = [
+    "%d %b %Y",
+    "%d %B %Y",
+    "%d-%b-%Y",
+    "%b %d, %Y",
+    "%B %d, %Y",
+    "%b %d %Y",
+];
+
+/// Usual formats of dates in several notations, by the first separator of each; none for a month in
+/// words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NotationFormats(BTreeMap<Option<char>, FittingFormats>);
+
+impl NotationFormats {
+    /// Keeps only the formats that read `text` too, among those with its separator.
+    pub(crate) fn add(&mut self, text: &str) {
+        let sign = text.chars().find(|c| ['/', '.', '-'].contains(c));
+        self.0.entry(sign).or_default().add(text);
+    }
+
+    /// Adds a date with its month in words, and returns false for another text.
+    pub(crate) fn add_worded(&mut self, text: &str) -> bool {
+        let is_short = (8..=20).contains(&text.len());
+        let has_digits = text.contains(|c: char| c.is_ascii_digit());
+        if !is_short || !has_digits || !text.contains(|c: char| c.is_ascii_alphabetic()) {
+            return false;
+        }
+        let formats = WORDED_FORMATS.into_iter();
+        let fitting = formats.filter(|format| read(format, text).is_some());
+        let fitting: Vec<String> = fitting.map(ToOwned::to_owned).collect();
+        if fitting.is_empty() {
+            return false;
+        }
+        let FittingFormats(known) = self.0.entry(None).or_default();
+        match known {
+            None => *known = Some(fitting),
+            Some(known) => known.retain(|format| fitting.contains(format)),
+        }
+        true
+    }
+
+    /// Formats of each notation, where there are several and each has a format that reads its dates.
+    pub(crate) fn get(&self) -> Option<Vec<&[String]>> {
+        let notations: Vec<&[String]> = self.0.values().map(FittingFormats::get).collect();
+        let is_certain = notations.iter().all(|formats| !formats.is_empty());
+        (notations.len() > 1 && is_certain).then_some(notations)
     }
 }
 

@@ -12,7 +12,9 @@ use feedline_schemas::{
 
 use super::{
     Contract, DIGITS_CUT, DIGITS_ROUNDED, KEPT_WHOLE, NEW, PERCENT_READ, Rejection, Rule, SHOWN,
-    Verdict, decimal, decimals, declared,
+    Verdict,
+    dates::iso_format,
+    decimal, decimals, declared,
     fit::{self, Fit, infer},
     float, integer,
     missing_values::Met,
@@ -249,16 +251,30 @@ impl Contract<'_> {
             }
             _ => "",
         };
+        let remedy = match (have, &leaf.value) {
+            (ColumnType::Timestamp, Value::Text(text)) => self.missing_format(text),
+            _ => None,
+        };
+        let remedy =
+            remedy.map(|format| format!("; to read it, add `{format}` to `contract.dates`"));
         Rejection {
             reason: "type_conflict",
             path: name.clone(),
             detail: format!(
-                "column `{name}` is {}{limits}, the value is {} `{}`",
+                "column `{name}` is {}{limits}, the value is {} `{}`{}",
                 noun(have),
                 leaf.value.kind(),
-                shown(&leaf.value)
+                shown(&leaf.value),
+                remedy.unwrap_or_default()
             ),
         }
+    }
+
+    /// Format that reads a date or time of ISO 8601, if `contract.dates` has others only.
+    fn missing_format(&self, text: &str) -> Option<&'static str> {
+        let formats = &self.config.dates;
+        let format = iso_format(text).filter(|_| !formats.is_empty())?;
+        (!formats.iter().any(|known| known == format)).then_some(format)
     }
 }
 

@@ -12,8 +12,8 @@ const KNOWN_AFTER: u64 = 1_000;
 const SURPRISE: f64 = 0.001;
 
 /// Kinds of decisions of this module.
-pub(super) const TURNED_NULL: &str = "turned_null";
-pub(super) const VANISHED: &str = "vanished";
+pub(crate) const TURNED_NULL: &str = "turned_null";
+pub(crate) const VANISHED: &str = "vanished";
 const NULL_DRIFT: &str = "null_drift";
 /// All of them.
 pub(crate) const ALARMS: [&str; 3] = [VANISHED, NULL_DRIFT, TURNED_NULL];

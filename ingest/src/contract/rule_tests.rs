@@ -572,3 +572,27 @@ fn dates_make_timestamps_only_where_they_are_declared() {
         (ColumnType::Utf8, "+,+,+".into())
     );
 }
+
+#[test]
+fn a_time_that_no_format_of_the_dates_reads_is_rejected_with_the_format_that_does() {
+    let detail = |dates: &[&str], record: &str| {
+        let mut config = ContractConfig {
+            dates: dates.iter().map(|d| (*d).to_owned()).collect(),
+            ..ContractConfig::default()
+        };
+        let column = config.column.entry("at".to_owned()).or_default();
+        column.r#type = Some(DeclaredType::Timestamp);
+        let mut contract = Contract::new(&config, None).unwrap();
+        match contract.admit(entries(record)) {
+            Verdict::Reject(rejection) => rejection.detail,
+            _ => "landed".to_owned(),
+        }
+    };
+    let time = r#"{"at":"2026-11-01T10:00:00Z"}"#;
+    let found = detail(&["%d.%m.%Y"], time);
+    let expected = "`; to read it, add `rfc3339` to `contract.dates`";
+    assert!(found.ends_with(expected), "{found}");
+    assert_eq!(detail(&["%d.%m.%Y", "rfc3339"], time), "landed");
+    let other = detail(&["%d.%m.%Y"], r#"{"at":"soon"}"#);
+    assert!(!other.contains("contract.dates"), "{other}");
+}

@@ -1,4 +1,4 @@
-//! Landed rejects that a page run may return again.
+//! Landed rejects that a source may return again.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -8,7 +8,7 @@ use std::{
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use feedline_readers::value::Value;
 use feedline_schemas::{
-    commit::{CommitEntry, DataFile, PageRun},
+    commit::{CommitEntry, DataFile, PageRun, Position},
     log_effect::holder,
     record::system,
 };
@@ -36,8 +36,8 @@ struct EarlierReject {
     run: u64,
 }
 
-/// Loads the hashes of open rejects that the bounded page run `run` may return again. `entries` are the
-/// newest ones of the log, from one that is below the bound on or from the first one. A reject is forgotten
+/// Loads the hashes of open rejects that the page run `run` may return again. `entries` are the
+/// newest ones of the log, from one that is below its bound on or from the first one. A reject is forgotten
 /// once a later page run has landed a record with the same values of the columns `key`: after that, the
 /// rejected version is a new one.
 ///
@@ -76,6 +76,37 @@ pub(super) async fn rejects_from_bound(
         .filter(is_newest)
         .map(|reject| reject.hash)
         .collect())
+}
+
+/// Loads the hashes of open rejects of the crawls before the one that is in progress, or begins, after
+/// the last of `entries`.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(super) async fn rejects_of_earlier_crawls(
+    landing: &Store,
+    entries: &[CommitEntry],
+) -> Result<HashSet<u128>, Error> {
+    let is_end = |entry: &CommitEntry| matches!(entry.state.position, Position::Done { .. });
+    let count = entries.iter().rposition(is_end).map_or(0, |end| end + 1);
+    let files = entries[..count].iter().flat_map(|entry| &entry.rejects);
+    reject_hashes(landing, files.cloned().collect()).await
+}
+
+/// Reads the hashes of the rejects in `files`.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(super) async fn reject_hashes(
+    landing: &Store,
+    files: Vec<DataFile>,
+) -> Result<HashSet<u128>, Error> {
+    let mut hashes = HashSet::new();
+    for file in &files {
+        let rejects = read_rejects(landing, file, &[], 0).await?;
+        hashes.extend(rejects.into_iter().map(|reject| reject.hash));
+    }
+    Ok(hashes)
 }
 
 /// Rejected records of a file of the page run number `run`.

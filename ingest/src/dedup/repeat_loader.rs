@@ -19,7 +19,7 @@ use feedline_schemas::{
 
 use super::{
     Window,
-    known_rejects::rejects_from_bound,
+    known_rejects::{reject_hashes, rejects_from_bound, rejects_of_earlier_crawls},
     page_runs::{
         ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
     },
@@ -39,6 +39,8 @@ pub(crate) struct RepeatLoader {
     is_loaded: bool,
     /// Slices: batches whose records the window contains.
     batches: BTreeSet<Sequence>,
+    /// Slices: batches whose rejects the window knows.
+    reject_batches: BTreeSet<Sequence>,
 }
 
 impl RepeatLoader {
@@ -75,13 +77,7 @@ impl RepeatLoader {
             Some(run) => records_of(run, log, !key.is_empty()).await?,
             None => (HashSet::new(), Vec::new()),
         };
-        let rejects = match &run {
-            Some(run) if run.number > 0 && is_bounded(run) => {
-                rejects_from_bound(log.landing(), log.entries(), run, &config.key).await?
-            }
-            _ => HashSet::new(),
-        };
-        window.know_rejects(rejects);
+        window.know_rejects(rejects_before(config, run.as_ref(), log).await?);
         // The keys of the window's own records are known already.
         let key = if known.is_empty() { Vec::new() } else { key };
         window.know(known);
@@ -135,6 +131,7 @@ impl RepeatLoader {
         if self.batches.is_empty() || !self.batches.is_subset(&near) {
             self.forget(window);
         }
+        self.load_rejects(log, window, &indices, &near).await?;
         let mut hashes = Vec::new();
         // Rows of several batches may be in the files of one.
         let mut batches: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
@@ -157,11 +154,62 @@ impl RepeatLoader {
         Ok(())
     }
 
-    /// Removes the records of earlier slices from the window.
+    /// Loads the rejects of the batches `near`, which are at `indices` of the log, into the window.
+    async fn load_rejects(
+        &mut self,
+        log: &CommitLog,
+        window: &mut Window,
+        indices: &BTreeSet<usize>,
+        near: &BTreeSet<Sequence>,
+    ) -> Result<(), Error> {
+        if !self.reject_batches.is_subset(near) {
+            window.know_rejects(HashSet::new());
+            self.reject_batches.clear();
+        }
+        let batches = indices.iter().filter_map(|index| log.entries().get(*index));
+        let unread = batches.filter(|entry| !self.reject_batches.contains(&entry.sequence));
+        let files: Vec<DataFile> = unread
+            .flat_map(|entry| entry.rejects.iter().cloned())
+            .collect();
+        window.know_more_rejects(reject_hashes(log.landing(), files).await?);
+        self.reject_batches.clone_from(near);
+        Ok(())
+    }
+
+    /// Removes the records and rejects of earlier slices from the window.
     fn forget(&mut self, window: &mut Window) {
         window.know(HashSet::new());
+        window.know_rejects(HashSet::new());
         self.batches.clear();
+        self.reject_batches.clear();
     }
+}
+
+/// Loads the hashes of open rejects that a source may return again in its page run `run`, or in a
+/// repeated crawl.
+async fn rejects_before(
+    config: &SourceConfig,
+    run: Option<&PageRun>,
+    log: &mut CommitLog,
+) -> Result<HashSet<u128>, Error> {
+    let has_rejects = log
+        .last()
+        .is_some_and(|last| last.state.totals.rejected > 0);
+    if !has_rejects {
+        return Ok(HashSet::new());
+    }
+    if !config.crawl.refresh.is_never() {
+        log.load_until(|_| false).await?;
+        return rejects_of_earlier_crawls(log.landing(), log.entries()).await;
+    }
+    let Some(run) = run.filter(|run| run.number > 0) else {
+        return Ok(HashSet::new());
+    };
+    if !is_bounded(run) {
+        // Every page may be read again.
+        log.load_until(|_| false).await?;
+    }
+    rejects_from_bound(log.landing(), log.entries(), run, &config.key).await
 }
 
 /// Loads the hashes of landed records that the page run `run` may return again. Also returns the

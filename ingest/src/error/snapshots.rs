@@ -101,6 +101,7 @@ fn of_records() -> Vec<Error> {
             r#source: "prices".into(),
             rejected: 60,
             records: 1_000,
+            scope: "records",
             max_share: 0.05,
             reason: "type_mismatch".into(),
             sample: "row 7 of prices.csv: `size` is `many`".into(),

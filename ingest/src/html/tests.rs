@@ -1,6 +1,7 @@
 //! Crawls of small sites on loopback.
 
 mod invalid_bytes;
+mod missing_sitemaps;
 mod politeness;
 mod refresh;
 mod replay;
@@ -107,6 +108,7 @@ async fn crawl(config: &SourceConfig) -> Result<Found, Error> {
         found.take(&page);
         at = page.next;
     }
+    found.warnings = crate::warnings::apply(found.warnings, source.take_warnings());
     Ok(found)
 }
 

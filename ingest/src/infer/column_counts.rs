@@ -9,13 +9,17 @@ use feedline_readers::value::{Value, hex, one_line, shorten};
 use feedline_schemas::{csv_cell::CellFormat, record::ColumnType, row_counter::RestartingCounter};
 
 use super::{
+    decimal_signs::DecimalSigns,
     distinct_values::DistinctValues,
     inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
     text_times::TextTimes,
     version_numbers::VersionNumbers,
 };
-use crate::{contract::FittingFormats, record_places::RecordPlaces};
+use crate::{
+    contract::{FittingFormats, NotationFormats},
+    record_places::RecordPlaces,
+};
 
 /// Sample values per kind for messages.
 const SAMPLES: usize = 3;
@@ -44,6 +48,10 @@ pub(super) struct ColumnCounts {
     pub(super) spellings: BTreeMap<String, u64>,
     /// Formats that all dates of its cells have.
     pub(super) formats: FittingFormats,
+    /// Formats of its dates, by their notation.
+    pub(super) notations: NotationFormats,
+    /// Number of its cells that are dates with the month in words.
+    pub(super) worded_dates: u64,
     /// True if any number with a decimal comma has groups of thousands, such as `1.234,56`.
     pub(super) has_grouped_commas: bool,
     /// Currency signs of its amounts, each with the kind of the number.
@@ -58,6 +66,8 @@ pub(super) struct ColumnCounts {
     longer_integers: (u64, String),
     /// Number of cells with a percent sign whose numbers have other separators than `csv`.
     pub(super) other_percents: u64,
+    /// Decimal separators of its cells.
+    pub(super) decimal_signs: DecimalSigns,
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
     /// Its numbers, if it decides which row of a key is the latest.
@@ -102,6 +112,7 @@ impl ColumnCounts {
                 let number = text.trim().strip_suffix('%');
                 let is_read = number.is_none_or(|number| format.number(number).is_some());
                 self.other_percents += u64::from(kind == Kind::Percent && !is_read);
+                self.decimal_signs.add(kind, text.trim());
                 self.add_cell(kind, text);
             }
             Value::Time(text) => self.keep(kind, text),
@@ -173,6 +184,10 @@ impl ColumnCounts {
             Kind::UnclearDate | Kind::DeclaredDate | Kind::AmbiguousDate
         ) {
             self.formats.add(text.trim());
+            self.notations.add(text.trim());
+        }
+        if kind == Kind::Text && self.notations.add_worded(text.trim()) {
+            self.worded_dates += 1;
         }
         self.keep(kind, text);
     }
@@ -246,6 +261,24 @@ impl ColumnCounts {
         kept.join(", ")
     }
 
+    /// One of its cells whose only separator is `sign`.
+    pub(super) fn sample_with_sign(&self, sign: char) -> Option<&str> {
+        let kinds = [
+            Kind::DecimalComma,
+            Kind::Float,
+            Kind::WideFloat,
+            Kind::LongFloat,
+            Kind::LongWideFloat,
+            Kind::Text,
+        ];
+        let samples = kinds.iter().filter_map(|kind| self.samples.get(kind));
+        let mut samples = samples.flatten().map(String::as_str);
+        samples.find(|text| {
+            text.matches([',', '.']).eq([sign.to_string()])
+                && text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        })
+    }
+
     /// Place of the first value of these kinds, to be added to a message; empty if it is not known.
     pub(super) fn first_place(&self, kinds: &[Kind], places: &RecordPlaces) -> String {
         let firsts = kinds.iter().map(|kind| self.firsts[*kind as usize]);
@@ -285,6 +318,7 @@ impl ColumnCounts {
             name: self.name.clone(),
             r#type,
             number_settings: Vec::new(),
+            are_times: false,
             missing: rows.saturating_sub(values) + spelled,
             absent: rows.saturating_sub(values + self.nulls),
             large_integers: match r#type {

@@ -43,6 +43,8 @@ pub(crate) struct FoundColumn {
     pub(crate) samples: Vec<String>,
     /// Lines of `csv` that read the text column as numbers.
     pub(crate) number_settings: Vec<String>,
+    /// True for strings, other than CSV cells, that are dates or times of ISO 8601.
+    pub(crate) are_times: bool,
     /// Integers of a column of integers or decimals that no 64-bit float holds.
     pub(crate) large_integers: Option<LargeIntegers>,
 }

@@ -11,12 +11,12 @@ use super::{
     type_warnings::{
         AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES,
         LOOKS_LIKE_DECIMAL_COMMA, LOOKS_LIKE_PERCENT, LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS,
-        MISSING_SPELLINGS, MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
+        MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS, MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
     },
 };
 
 /// Begins of the explanations behind lists of columns, by the codes of their warnings.
-const EXPLANATIONS: [(&str, &str); 15] = [
+const EXPLANATIONS: [(&str, &str); 16] = [
     (
         MISSING_SPELLINGS,
         "usual spellings of a missing value are read as missing",
@@ -31,6 +31,10 @@ const EXPLANATIONS: [(&str, &str); 15] = [
     (
         LOOKS_LIKE_DECIMAL_COMMA,
         "numbers with a decimal comma land as text",
+    ),
+    (
+        MIXED_DECIMAL_SEPARATORS,
+        "numbers with a decimal comma in some rows and a decimal point in others land as text",
     ),
     (
         LOOKS_LIKE_THOUSANDS,
@@ -168,6 +172,7 @@ mod tests {
             ("leading_zeros", cells(&["1", "2", "007"])),
             ("missing_words", cells(&["NA", "DE"])),
             ("looks_like_decimal_comma", cells(&["1000,14"])),
+            ("mixed_decimal_separators", cells(&["1,5", "1.5"])),
             ("looks_like_thousands", cells(&["1,234,567"])),
             ("looks_like_spaced_thousands", cells(&["12 345"])),
             ("looks_like_percent", cells(&["17%"])),

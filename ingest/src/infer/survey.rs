@@ -12,6 +12,7 @@ use feedline_readers::{
 use feedline_schemas::{
     config::{CsvConfig, DeclaredType, SourceConfig, SourceKind, TypeContract},
     csv_cell::CellFormat,
+    ids::Hash128,
     record::{ColumnType, join_path, push_key},
     report::Warning,
 };
@@ -30,6 +31,8 @@ use crate::{contract::Dates, record_places::RecordPlaces};
 
 /// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;
+/// Distinct records after which no further record is compared.
+const MAX_DISTINCT_RECORDS: usize = 10_000;
 /// Maximum characters of the description of a bad record.
 const SHOWN_BAD: usize = 300;
 
@@ -55,6 +58,9 @@ pub(crate) struct Survey {
     is_all: bool,
     /// True if it counts the distinct values of each column.
     counts_distinct: bool,
+    /// Hashes of the distinct records in such a survey, and the number of records equal to one before.
+    distinct_records: HashSet<Hash128>,
+    repeated: u64,
     columns: Vec<ColumnCounts>,
     by_key: HashMap<String, usize>,
     /// Buffer of a name.
@@ -86,6 +92,8 @@ impl Survey {
             bad_sample: None,
             is_all: true,
             counts_distinct: false,
+            distinct_records: HashSet::new(),
+            repeated: 0,
             columns: Vec::new(),
             by_key: HashMap::new(),
             name: String::new(),
@@ -102,6 +110,11 @@ impl Survey {
     pub(crate) fn distinct(&self, name: &str) -> Option<&DistinctValues> {
         let at = self.by_key.get(name)?;
         self.counts_distinct.then(|| &self.columns[*at].distinct)
+    }
+
+    /// Number of records that are equal to one before, in such a survey, up to the 10,000th distinct one.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// Returns true if the integers of a column number the rows of each group, in a survey that counts
@@ -159,6 +172,10 @@ impl Survey {
             return;
         };
         self.rows += 1;
+        if self.counts_distinct && self.distinct_records.len() < MAX_DISTINCT_RECORDS {
+            let hash = Hash128::of(value.canonical().as_bytes());
+            self.repeated += u64::from(!self.distinct_records.insert(hash));
+        }
         if entries.iter().any(|(_, value)| is_nested(value)) {
             let mut name = mem::take(&mut self.name);
             self.descend(entries, &mut name, &mut 0, self.max_depth);
@@ -249,6 +266,9 @@ impl Survey {
         column.add(kind, value, self.format, self.seen);
         if self.counts_distinct {
             column.distinct.add(value);
+            if kind != Some(Kind::Missing) {
+                column.distinct.count_value(value);
+            }
             column.counter.add(integer(value, self.format));
         }
     }
@@ -291,6 +311,7 @@ impl Survey {
             let mut shown = column.shown(r#type, self.rows);
             if r#type == Some(ColumnType::Utf8) {
                 shown.number_settings = column.number_settings(&config.csv);
+                shown.are_times = column.are_times(rules.max_odd_fraction);
             }
             inferred.columns.push(shown);
             if let (Some(r#type), None) = (r#type, declared) {

@@ -39,6 +39,8 @@ impl ColumnCounts {
             let kinds = spaces.into_iter().chain(commas);
             let found = kinds.filter(|kind| self.count(*kind) > 0);
             findings.space_notation.kinds.extend(found);
+        } else if rules.has_csv && self.has_mixed_decimals(numbers) {
+            self.note_mixed_decimals(findings);
         } else if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
             findings.decimal_commas.push(self.named(&commas));
             findings.has_grouped_commas |= self.has_grouped_commas;
@@ -53,7 +55,9 @@ impl ColumnCounts {
                 false => &mut findings.other_percents,
             };
             percents.push(self.named(&[Kind::Percent]));
-        } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&UNCLEAR_DATES)) {
+        } else if self.count(Kind::UnclearDate) > 0
+            && is_most(of(&UNCLEAR_DATES) + self.worded_dates)
+        {
             self.note_dates(rules, findings);
         } else if !rules.is_widen && self.is_mixed(numbers) {
             self.note_mixed(rules, findings);
@@ -62,6 +66,23 @@ impl ColumnCounts {
         } else if self.has_times_of_several_forms(rules) {
             self.note_text_times(rules, findings);
         }
+    }
+
+    /// Returns true if some cells have a decimal comma and others a decimal point, and nearly all are
+    /// numbers; `numbers` of them are numbers with the separators of `csv`.
+    fn has_mixed_decimals(&self, numbers: u64) -> bool {
+        let signs = self.decimal_signs;
+        let all = numbers + signs.others + self.count(Kind::SomeComma);
+        signs.commas > 0 && signs.points > 0 && all * 10 >= self.values() * 9
+    }
+
+    /// Collects a column with both decimal separators, with a cell of each.
+    fn note_mixed_decimals(&self, findings: &mut ColumnFindings) {
+        let samples = [',', '.'].into_iter();
+        let samples = samples.filter_map(|sign| self.sample_with_sign(sign));
+        let samples: Vec<String> = samples.map(|text| format!("`{text}`")).collect();
+        let item = format!("`{}` ({})", self.name, samples.join(", "));
+        findings.mixed_decimals.push(item);
     }
 
     /// Returns true if most cells are plain numbers, the others are digits after a leading zero,
@@ -88,9 +109,15 @@ impl ColumnCounts {
     /// Returns true if the strings are times of several forms, but for a small fraction. Blank strings
     /// do not count.
     fn has_times_of_several_forms(&self, rules: Rules<'_>) -> bool {
+        self.text_times.has_several_forms() && self.are_times(rules.max_odd_fraction)
+    }
+
+    /// Returns true if the strings are times, but for a fraction of at most `max_odd_fraction`. Blank
+    /// strings do not count.
+    pub(super) fn are_times(&self, max_odd_fraction: f64) -> bool {
         let strings = self.values() - self.text_times.blanks;
         let others = strings - self.text_times.count;
-        self.text_times.has_several_forms() && share(others, strings) <= rules.max_odd_fraction
+        self.text_times.count > 0 && share(others, strings) <= max_odd_fraction
     }
 
     /// Collects a column of times in strings of several forms, with the strings that are no times.
@@ -134,9 +161,12 @@ impl ColumnCounts {
             false => String::new(),
             true => format!("; {DECLARED_FIT} {fit} of {}", self.values()),
         };
-        let fitting = self.formats.get();
+        let fitting = match self.worded_dates {
+            0 => self.formats.get(),
+            _ => &[],
+        };
         let note = match fitting {
-            [] => "no usual format fits all".to_owned(),
+            [] => self.list_notations(),
             [one] => format!("`{one}` fits all"),
             several => format!(
                 "`{}` fit all, so the order of day and month is not certain",
@@ -150,6 +180,18 @@ impl ColumnCounts {
         ));
         let first = || fitting.first().cloned();
         findings.format = findings.format.take().or_else(first);
+    }
+
+    /// Formats of dates in several notations, one for each notation that has any.
+    fn list_notations(&self) -> String {
+        let none = "no usual format fits all".to_owned();
+        let Some(notations) = self.notations.get() else {
+            return none;
+        };
+        let notations = notations.iter();
+        let named = notations.map(|formats| format!("`{}`", formats.join("` or `")));
+        let named: Vec<String> = named.collect();
+        format!("{none}, but these together do: {}", named.join(", "))
     }
 
     /// Collects a column of values of several types.
@@ -181,5 +223,45 @@ impl ColumnCounts {
         let is_code = zeros > 0 && zeros + numbers + self.hyphenated == self.values();
         let is_most = |count: u64| count * 2 > self.values();
         !is_code && [numbers, dates, bools].into_iter().any(is_most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_readers::{record::Record, value::Value};
+    use feedline_schemas::{config::PaginationKind, record::ColumnType};
+
+    use crate::infer::{Inferred, Survey};
+
+    fn infer(cells: &[&str], dates: &[&str]) -> Inferred {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        config.contract.dates = dates.iter().map(|format| (*format).to_owned()).collect();
+        let mut survey = Survey::new(&config);
+        for cell in cells {
+            let entries = vec![("at".to_owned(), Value::Cell((*cell).to_owned()))];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        survey.infer(&config)
+    }
+
+    #[test]
+    fn dates_in_several_notations_are_named_with_the_formats_that_read_them_together() {
+        let cells = ["2024-11-17", "25.07.2023", "03 Jan 2024", "08/25/2024"];
+        let found = infer(&cells, &[]);
+        let [warning] = &found.warnings[..] else {
+            panic!("{:?}", found.warnings)
+        };
+        assert_eq!(warning.code, "looks_like_dates");
+        let together =
+            "no usual format fits all, but these together do: `%d %b %Y`, `%d.%m.%Y`, `%m/%d/%Y`)";
+        assert!(warning.message.contains(together), "{warning:?}");
+        let followed = infer(&cells, &["%d %b %Y", "%d.%m.%Y", "%m/%d/%Y"]);
+        assert_eq!(followed.types["at"], ColumnType::Timestamp);
+        // Texts beside dates are no dates.
+        let found = infer(
+            &["25.07.2023", "03 Jan 2024", "version 12a", "7 apples"],
+            &[],
+        );
+        assert_eq!(found.warnings, []);
     }
 }

@@ -25,6 +25,7 @@ pub(super) const ODD_VALUES: &str = "odd_values";
 pub(crate) const MIXED_TYPES: &str = "mixed_types";
 pub(super) const LEADING_ZEROS: &str = "leading_zeros";
 pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
+pub(super) const MIXED_DECIMAL_SEPARATORS: &str = "mixed_decimal_separators";
 pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
 pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
@@ -40,13 +41,14 @@ const OTHER_TYPES_LANDED: &str = "other_types_landed";
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 17] = [
+pub(crate) const TYPE_WARNINGS: [&str; 18] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
     LEADING_ZEROS,
     MISSING_WORDS,
     LOOKS_LIKE_DECIMAL_COMMA,
+    MIXED_DECIMAL_SEPARATORS,
     LOOKS_LIKE_THOUSANDS,
     LOOKS_LIKE_SPACES,
     LOOKS_LIKE_PERCENT,
@@ -158,6 +160,8 @@ pub(super) struct ColumnFindings {
     /// Text columns with spellings of a missing value.
     pub(super) missing_words: Vec<String>,
     pub(super) decimal_commas: Vec<String>,
+    /// Columns with a decimal comma in some cells and a decimal point in others.
+    pub(super) mixed_decimals: Vec<String>,
     /// True if any of them has groups of thousands.
     pub(super) has_grouped_commas: bool,
     pub(super) thousands: Vec<String>,
@@ -200,6 +204,7 @@ impl ColumnFindings {
         self.warn_of_odd_values(config, has_csv)
             .into_iter()
             .chain(notations)
+            .chain([self.warn_of_mixed_decimals(config)])
             .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
             .chain([self.warn_of_landed_types(config.contract.types)])
@@ -325,6 +330,24 @@ impl ColumnFindings {
                 &self.explain_amounts(config),
             ),
         ]
+    }
+
+    /// Text columns of numbers with either decimal separator, as files of two programs have.
+    fn warn_of_mixed_decimals(&self, config: &SourceConfig) -> Option<Warning> {
+        let comma = match config.csv.decimal_separator {
+            Some(',') => "without `csv.decimal_separator` for those with a point",
+            _ => "with `csv.decimal_separator = \",\"` for those with a comma",
+        };
+        warn_of_columns(
+            MIXED_DECIMAL_SEPARATORS,
+            "csv.decimal_separator",
+            &self.mixed_decimals,
+            &format!(
+                "numbers with a decimal comma in some rows and a decimal point in others land as text, and `csv.decimal_separator` \
+                 reads one of both; give the files of each separator a `[[source]]` of their own, {comma}, and list both sources in \
+                 `dataset.sources`"
+            ),
+        )
     }
 
     /// Text columns of numbers with a percent sign, which `csv.percent` reads if they have the separators of `csv`.

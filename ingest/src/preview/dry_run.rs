@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
-    commit::FilePart, config::SourceConfig, csv_cell::CellFormat, report::Warning,
+    commit::FilePart, config::SourceConfig, csv_cell::CellFormat, record::ColumnType,
+    report::Warning,
 };
 
 use super::landed_columns::LandedColumns;
@@ -13,7 +14,7 @@ use crate::{
     column_warnings::warn_of_columns,
     dedup::Window,
     error::Error,
-    infer::{Inferred, of_first},
+    infer::{Inferred, Types, of_first},
     source::Page,
 };
 
@@ -28,6 +29,8 @@ pub(super) struct DryRun {
     pub(super) sample: Option<String>,
     /// Rows of each child table.
     pub(super) children: BTreeMap<String, u64>,
+    /// Types of the columns as the records land: those of rejected records do not count.
+    pub(super) types: Types,
     pub(super) warnings: Vec<Warning>,
     /// Error that the contract would end a run with.
     pub(super) stop: Option<String>,
@@ -56,6 +59,10 @@ pub(super) fn dry_run(
             found.sample = by_contract.peek().map(|reject| reject.sample());
             found.rejected = by_contract.count() as u64;
             found.children = decided.counts().children;
+            let typed = decided.schema.columns.iter();
+            let typed = typed.filter(|column| column.r#type != ColumnType::Null);
+            let typed = typed.map(|column| (column.name.clone(), column.r#type));
+            found.types = typed.collect();
             let mut columns = match landed.filter(|_| is_landed) {
                 Some(landed) => landed.record_columns(),
                 None => decided.record_columns(),

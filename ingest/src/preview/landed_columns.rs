@@ -34,7 +34,7 @@ pub(super) struct LandedColumns {
     pub(super) before: Before,
     /// Child tables of that entry.
     pub(super) children: BTreeMap<Name, ChildTable>,
-    /// Number of records that have been read: landed, duplicate and rejected ones.
+    /// Number of records that have landed or are rejected.
     pub(super) records: u64,
     /// Planned types of columns without a value so far.
     planned: Types,
@@ -82,7 +82,7 @@ impl LandedColumns {
                 presence: last.state.presence.clone(),
             },
             children: last.children.clone(),
-            records: totals.rows + totals.duplicates + totals.rejected,
+            records: totals.rows + totals.rejected,
             planned: last.state.planned.clone(),
             position: last.state.position.clone(),
             landing,

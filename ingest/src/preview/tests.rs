@@ -345,3 +345,30 @@ async fn landed_records_that_are_looked_at_again_count_once_in_warnings() {
         ["some of 4 records: `sub` in 2. A null", "`share` (3 of 4 "],
     );
 }
+
+#[tokio::test]
+async fn a_rejected_list_leaves_a_column_the_type_that_lands() {
+    let rows = (0..40).map(|id| format!(r#"{{"id":{id},"text":"text {id}","x":{id}}}"#));
+    let mut lines: Vec<String> = rows.collect();
+    lines.insert(20, r#"{"id":90,"text":["a","b"],"x":1}"#.to_owned());
+    lines.push(r#"{"id":91,"text":"last","x":[1]}"#.to_owned());
+    let shown = async |types: &str| {
+        let folder = Folder::new(&[("a.ndjson", lines.join("\n").as_bytes())]);
+        let more = format!("contract = {{ max_reject_fraction = 1, types = \"{types}\" }}\n");
+        let config = pipeline(&folder.path("a.ndjson"), &more);
+        let context = context();
+        let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+        ingest(&config, None, &context).await.unwrap();
+        let landed = crate::landed(&context.root, &config.source[0].name).await;
+        let entries = landed.unwrap().unwrap().entries;
+        let landed = entries[0].schema.columns.iter();
+        let landed: Vec<_> = landed.map(|c| type_name(Some(c.r#type))).collect();
+        let columns = found.columns.iter().map(|c| c.r#type);
+        assert_eq!(columns.collect::<Vec<_>>(), landed, "{types}");
+        (found.rejected, landed)
+    };
+    for (types, rejected) in [("quarantine_row", 2), ("null_value", 0), ("widen", 2)] {
+        let expected = (rejected, vec!["int", "text", "int"]);
+        assert_eq!(shown(types).await, expected, "{types}");
+    }
+}

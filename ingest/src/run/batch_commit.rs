@@ -36,6 +36,34 @@ use crate::{
 /// Records after which the fraction of rejects is checked at every batch; before, only at the end.
 pub const JUDGED_AFTER: u64 = 1_000;
 
+/// Number of rejects of a run at which its own fraction is checked too: fewer are no trend.
+const RUN_REJECTS: u64 = 20;
+
+/// Rejected records among those that landed or were rejected. Duplicates are neither: without them,
+/// records that are read again in a lookback or an overlap of pages do not change the fraction.
+struct RejectFraction {
+    rejected: u64,
+    records: u64,
+    /// Name of the records in messages.
+    scope: &'static str,
+}
+
+impl RejectFraction {
+    fn new(landed: u64, rejected: u64, scope: &'static str) -> Self {
+        Self {
+            rejected,
+            records: landed + rejected,
+            scope,
+        }
+    }
+
+    /// Returns true if enough was read to know the fraction, and it is more than `max_share`.
+    fn is_above(&self, max_share: f64, is_done: bool) -> bool {
+        let is_due = is_done || self.records >= JUDGED_AFTER;
+        is_due && share(self.rejected, self.records) > max_share
+    }
+}
+
 /// A decided batch that has not landed yet.
 struct PendingBatch {
     sequence: Sequence,
@@ -151,10 +179,12 @@ impl Run<'_> {
         if let Position::Done { pages, .. } = &mut pending.position {
             *pages = totals.pages;
         }
-        self.judge(&totals, is_done, &pending.prepared.decided)
+        self.judge(&totals, &pending.counts, is_done, &pending.prepared.decided)
             .await?;
         let files = self.write_files(&mut pending.prepared).await?;
         self.update_warnings(&mut pending);
+        self.missing_required
+            .add(self.config, &pending.counts.decisions);
         let (sequence, counts) = (pending.sequence, &pending.counts);
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         self.log.append(pending.into_commit(totals, files)).await?;
@@ -332,12 +362,14 @@ impl Run<'_> {
     /// Warns of values that the last batch has lost.
     pub(super) fn warn(&self, sequence: Sequence) {
         let mut newest = self.log.entries().iter().rev();
-        let newest = [newest.next(), newest.next()];
+        let now = newest.next();
+        let before = newest.next();
+        let before = before.filter(|before| before.run_id == self.context.run_id);
         for kind in contract::ALARMS {
             let [now, before] =
-                newest.map(|entry| entry.and_then(|entry| entry.counts.decisions.get(kind)));
+                [now, before].map(|entry| entry.and_then(|entry| entry.counts.decisions.get(kind)));
             for (column, noted) in now.into_iter().flatten() {
-                // Logged once while it lasts.
+                // Logged once in each run while it lasts.
                 if before.is_none_or(|before| !before.contains_key(column)) {
                     let what = kind.replace('_', " ");
                     warn!(source = %self.config.name, %sequence, "column `{column}` {what}: {}", noted.sample);
@@ -355,39 +387,50 @@ impl Run<'_> {
         Ok(vec![file])
     }
 
-    /// Stops the run when too many records are rejected.
+    /// Stops the run when too many records are rejected: of all that ever landed or were rejected, or of
+    /// those that are new in this run, whose fraction a long history would hide.
     async fn judge(
         &self,
         totals: &BatchCounts,
+        batch: &BatchCounts,
         is_done: bool,
         decided: &Decided,
     ) -> Result<(), Error> {
-        let records = totals.rows + totals.duplicates + totals.rejected;
         let max_share = self.config.contract.max_reject_fraction.get();
-        let is_over = share(totals.rejected, records) > max_share;
-        if !is_over || (records < JUDGED_AFTER && !is_done) {
-            return Ok(());
-        }
-        let (reason, sample) = self.most_frequent_reject(totals, decided).await?;
+        let all = RejectFraction::new(totals.rows, totals.rejected, "records");
+        let of_run = RejectFraction::new(
+            self.log.appended_rows() + batch.rows,
+            self.log.appended_rejects() + batch.rejected,
+            "new records of this run",
+        );
+        let is_run_over = of_run.rejected >= RUN_REJECTS && of_run.is_above(max_share, is_done);
+        let (over, reasons) = match all.is_above(max_share, is_done) {
+            true => (all, totals),
+            false if is_run_over && batch.rejected > 0 => (of_run, batch),
+            false if is_run_over => (of_run, totals),
+            false => return Ok(()),
+        };
+        let (reason, sample) = self.most_frequent_reject(reasons, decided).await?;
         Err(Error::TooManyRejects {
             source: self.config.name.to_string(),
-            rejected: totals.rejected,
-            records,
+            rejected: over.rejected,
+            records: over.records,
+            scope: over.scope,
             max_share,
             reason,
             sample: self.masks.mask(&sample.unwrap_or_default()),
         })
     }
 
-    /// Returns the most frequent reason of rejects, and one of them, of that reason if the batch
-    /// has any.
+    /// Returns the most frequent reason of the rejects in `counts`, and one of them, of that reason if
+    /// the batch has any.
     async fn most_frequent_reject(
         &self,
-        totals: &BatchCounts,
+        counts: &BatchCounts,
         decided: &Decided,
     ) -> Result<(String, Option<String>), Error> {
         // Of equally frequent ones the last in the alphabet.
-        let most = totals
+        let most = counts
             .rejected_by_reason
             .iter()
             .max_by_key(|(_, count)| **count);

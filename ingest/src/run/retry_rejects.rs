@@ -10,17 +10,25 @@ use arrow::{
     array::{Array, AsArray},
     datatypes::UInt32Type,
 };
-use feedline_readers::{record::Record, value::Value};
+use feedline_readers::{
+    record::Record,
+    value::{Value, one_line, shorten},
+};
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
     commit::{BatchCounts, CommitEntry, DataFile, FilePart},
     config::{PipelineConfig, SourceConfig},
-    ids::{Hash128, Name},
+    count::counted,
+    ids::{Hash128, Name, Sequence},
     record::system,
 };
 use feedline_storage::Store;
 
-use super::{prepare::Prepared, source_run::Run};
+use super::{
+    overtaken::{LandingOrder, find_overtaken},
+    prepare::Prepared,
+    source_run::Run,
+};
 use crate::{
     amend::withdrawn_files::sweep,
     batch::{Batch, rejects},
@@ -93,9 +101,10 @@ pub async fn retry_rejects(
             None => false,
         };
         let mut run = Run::begin(config, context, log).await?;
-        Box::pin(run.retry(cells, dry_run, &mut report))
-            .await
-            .map_err(under)?;
+        let retried = Box::pin(run.retry(cells, dry_run, &mut report)).await;
+        report
+            .notes
+            .extend(retried.map_err(under)?.note(config, dry_run));
         log = run.log;
         if !dry_run {
             sweep(log.landing(), log.entries()).await?;
@@ -103,9 +112,6 @@ pub async fn retry_rejects(
         }
     } else {
         report.notes.push("no rejected records exist".to_owned());
-    }
-    if report.landed > 0 && !config.key.is_empty() && config.version.is_none() {
-        report.notes.push("of the rows with one key a dataset reads the one that landed last, so a record that was rejected long ago takes the place of newer ones: set `version` if that matters".to_owned());
     }
     if report.still_rejected > 0 {
         report.notes.push("remaining rejects stay in `rejects/`: change the contract and rerun this command, or, for lines that could not be parsed, correct the source and re-read it (`feedline ingest reread`)".to_owned());
@@ -125,32 +131,76 @@ pub async fn retry_rejects(
     Ok(report)
 }
 
+/// A rejected record.
+struct RetriedRecord {
+    record: Record,
+    /// Its place in the order of landing.
+    order: LandingOrder,
+    /// `files`: its file.
+    url: Option<String>,
+}
+
 /// Files of rejected records that make a batch.
 #[derive(Default)]
 struct Retried {
-    records: Vec<Record>,
-    /// `files`: the files of the records, in their order.
-    parts: Vec<PagePart>,
+    records: Vec<RetriedRecord>,
     withdrawn: Vec<Withdrawn>,
     by_reason: BTreeMap<String, u64>,
     rejected: u64,
     bytes: u64,
 }
 
-impl Retried {
-    /// Adds the file of the record with the number `row` in a batch that was read from `parts`.
-    fn push_part(&mut self, parts: &[FilePart], row: u64) {
-        let mut end = 0;
-        let of = parts.iter().find(|part| {
-            end += part.records;
-            row < end
-        });
-        let Some(FilePart { url, .. }) = of else {
-            return;
+/// Rejected records that do not land, since their key has landed after they were rejected.
+#[derive(Default)]
+struct Overtaken {
+    count: u64,
+    /// The first one.
+    sample: Option<String>,
+}
+
+impl Overtaken {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sample = self.sample.take().or(other.sample);
+    }
+
+    /// Note of the report about them.
+    fn note(&self, config: &SourceConfig, dry_run: bool) -> Option<String> {
+        let sample = self.sample.as_deref()?;
+        let records = counted(self.count, "rejected record");
+        let (land, end) = match (dry_run, self.count) {
+            (true, _) => ("would not land", "would no longer count as rejected"),
+            (false, 1) => ("does not land", "no longer counts as rejected"),
+            (false, _) => ("do not land", "no longer count as rejected"),
         };
-        match self.parts.last_mut().filter(|last| last.part.url == *url) {
+        let row = match config.version {
+            Some(_) => "a row of the same `key` and `version`",
+            None => "a row of the same `key`",
+        };
+        Some(format!(
+            "{records} {land} and {end}, such as {}: {row} has landed after the rejection, and a dataset would read the retried record in its place",
+            one_line(&shorten(sample, 200))
+        ))
+    }
+}
+
+/// The file of the record with the number `row` in a batch that was read from `parts`.
+fn url_of(parts: &[FilePart], row: u64) -> Option<String> {
+    let mut end = 0;
+    let of = parts.iter().find(|part| {
+        end += part.records;
+        row < end
+    });
+    of.map(|part| part.url.clone())
+}
+
+/// The files of `records`, in their order.
+fn parts_of(records: &[RetriedRecord]) -> Vec<PagePart> {
+    let mut parts: Vec<PagePart> = Vec::new();
+    for url in records.iter().filter_map(|record| record.url.as_ref()) {
+        match parts.last_mut().filter(|last| last.part.url == *url) {
             Some(last) => last.part.records += 1,
-            None => self.parts.push(PagePart {
+            None => parts.push(PagePart {
                 part: FilePart {
                     url: url.clone(),
                     records: 1,
@@ -160,6 +210,7 @@ impl Retried {
             }),
         }
     }
+    parts
 }
 
 impl Run<'_> {
@@ -168,7 +219,7 @@ impl Run<'_> {
         cells: bool,
         dry_run: bool,
         report: &mut AmendReport,
-    ) -> Result<(), Error> {
+    ) -> Result<Overtaken, Error> {
         // Each of them is decided again.
         self.window.know_rejects(HashSet::new());
         let of_entry = |entry: &CommitEntry| {
@@ -178,6 +229,7 @@ impl Run<'_> {
         };
         let all: Vec<_> = self.log.entries().iter().flat_map(of_entry).collect();
         let mut waiting = all.into_iter().peekable();
+        let mut overtaken = Overtaken::default();
         while waiting.peek().is_some() {
             let mut retried = Retried::default();
             while let Some((sequence, parts, file)) = waiting.next_if(|(.., file)| {
@@ -186,7 +238,7 @@ impl Run<'_> {
             }) {
                 report.batches.push(sequence.get());
                 retried.bytes += file.bytes;
-                self.read_rejects(&file, &parts, cells, &mut retried)
+                self.read_rejects(sequence, &file, &parts, cells, &mut retried)
                     .await?;
                 retried.withdrawn.push(Withdrawn {
                     sequence,
@@ -194,13 +246,38 @@ impl Run<'_> {
                     files: vec![file.path],
                 });
             }
-            self.retry_batch(retried, dry_run, report).await?;
+            let dropped = self.drop_overtaken(&mut retried).await?;
+            self.retry_batch(retried, dropped.count, dry_run, report)
+                .await?;
+            overtaken.add(dropped);
         }
-        Ok(())
+        Ok(overtaken)
+    }
+
+    /// Removes the records whose key has landed since they were rejected.
+    async fn drop_overtaken(&self, retried: &mut Retried) -> Result<Overtaken, Error> {
+        let records = retried.records.iter();
+        let records: Vec<_> = records.map(|one| (&one.record, one.order)).collect();
+        let (landing, entries) = (self.log.landing(), self.log.entries());
+        let is_overtaken = find_overtaken(self.config, landing, entries, &records).await?;
+        let mut dropped = Overtaken::default();
+        let all = std::mem::take(&mut retried.records).into_iter();
+        for (one, is_overtaken) in all.zip(is_overtaken) {
+            if is_overtaken {
+                dropped.add(Overtaken {
+                    count: 1,
+                    sample: Some(one.record.canonical()),
+                });
+            } else {
+                retried.records.push(one);
+            }
+        }
+        Ok(dropped)
     }
 
     async fn read_rejects(
         &self,
+        sequence: Sequence,
         file: &DataFile,
         parts: &[FilePart],
         cells: bool,
@@ -230,9 +307,12 @@ impl Run<'_> {
                 let (reason, raw) = (reasons.value(row), raws.value(row));
                 *retried.by_reason.entry(reason.to_owned()).or_default() += 1;
                 retried.rejected += 1;
-                let record = record(self.config, reason, details.value(row), raw, cells);
-                retried.records.push(record);
-                retried.push_part(parts, numbers.value(row).into());
+                let number = u64::from(numbers.value(row));
+                retried.records.push(RetriedRecord {
+                    record: record(self.config, reason, details.value(row), raw, cells),
+                    order: (sequence.get(), number),
+                    url: url_of(parts, number),
+                });
             }
         }
         Ok(())
@@ -241,23 +321,27 @@ impl Run<'_> {
     async fn retry_batch(
         &mut self,
         retried: Retried,
+        overtaken: u64,
         dry_run: bool,
         report: &mut AmendReport,
     ) -> Result<(), Error> {
         let Some(last) = self.log.last().cloned() else {
             return Ok(());
         };
+        let parts = parts_of(&retried.records);
+        let records = retried.records.into_iter().map(|one| one.record);
+        let records: Vec<Record> = records.collect();
         if self.config.dedup_window() > 0 && unit_of(self.config) != ReadUnit::File {
-            let known = landed_of(self.log.landing(), self.log.entries(), &retried.records).await?;
+            let known = landed_of(self.log.landing(), self.log.entries(), &records).await?;
             self.window.know(known);
         }
         let mut batch = Batch::default();
         batch.push(Page {
-            records: retried.records,
+            records,
             next: last.state.position.clone(),
             // No page was read for it.
             crawled: Some(Crawled::default()),
-            parts: retried.parts,
+            parts,
         })?;
         let (parts, _) = batch.take_parts();
         let sequence = self.log.next_sequence();
@@ -268,7 +352,8 @@ impl Run<'_> {
             children: child_files,
             ..
         } = self.prepare(batch, Vec::new(), sequence).await?;
-        let counts = decided.counts();
+        let mut counts = decided.counts();
+        counts.duplicates += overtaken;
         report.rejected += retried.rejected;
         report.landed += counts.rows;
         report.duplicates += counts.duplicates;

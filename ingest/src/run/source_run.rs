@@ -9,8 +9,12 @@ use feedline_schemas::{
     report::Warning,
 };
 use futures::future::{Either, select};
+use tracing::warn;
 
-use super::batch_reader::{BatchReader, Gathered, begins_again};
+use super::{
+    batch_reader::{BatchReader, Gathered, begins_again},
+    required_columns::MissingRequired,
+};
 use crate::{
     blocking::computing,
     commit_log::CommitLog,
@@ -20,6 +24,7 @@ use crate::{
         repeat_loader::{RepeatLoader, key_columns},
     },
     error::Error,
+    file_list::UNSETTLED_FILE,
     file_marks::{self, Folded},
     infer::{Inferred, Survey},
     raw::Tape,
@@ -46,6 +51,8 @@ pub(super) struct Run<'a> {
     pub(super) unlanded: BTreeMap<String, u64>,
     /// Warnings of batches that were not worth an entry of the log.
     pub(super) unlanded_warnings: Vec<Warning>,
+    /// Records that landed in this run without a value in a required column.
+    pub(super) missing_required: MissingRequired,
     /// Archive of responses to replay. The batches are then those of the archive.
     pub(super) tape: Option<Arc<Tape>>,
     /// Columns inferred from a sample, before anything landed.
@@ -78,6 +85,7 @@ impl<'a> Run<'a> {
             repeats: RepeatLoader::default(),
             unlanded: BTreeMap::new(),
             unlanded_warnings: Vec::new(),
+            missing_required: MissingRequired::default(),
             tape: None,
             sample: None,
             folded: None,
@@ -147,9 +155,11 @@ impl<'a> Run<'a> {
                 _ => None,
             };
             if is_done || is_empty || ended.is_some() {
+                let is_other_warning = is_empty && ended.is_none() && self.note_unsettled(&*source);
                 // A delay is committed even without data: a later run must not send requests before
-                // it ends.
-                if !is_empty || not_before.is_some() {
+                // it ends. So is the first or last warning about files that are left for a later
+                // run, which `status` reads from the log.
+                if !is_empty || not_before.is_some() || is_other_warning {
                     self.commit(pages, next, not_before).await?;
                 }
                 return ended.map_or(Ok(()), Err);
@@ -174,6 +184,22 @@ impl<'a> Run<'a> {
                 }
             };
         }
+    }
+
+    /// Compares the files that a run without new data leaves for a later one with the newest entry of
+    /// the log. Returns true if that entry does not report any and there are some, or the reverse.
+    fn note_unsettled(&self, source: &dyn Source) -> bool {
+        let is_about_them = |warning: &Warning| warning.code == UNSETTLED_FILE;
+        let found = source.run_warnings().into_iter().find(is_about_them);
+        let last = self.log.last();
+        let is_known = last.is_some_and(|last| last.state.warnings.iter().any(is_about_them));
+        if let Some(warning) = &found
+            && is_known
+        {
+            // An entry would log it.
+            warn!(source = %self.config.name, "{}", warning.message);
+        }
+        found.is_some() != is_known
     }
 
     /// Moves the read files that `next` lists out of it, if these are many, for the next commit.

@@ -11,6 +11,7 @@ mod images;
 mod later_files;
 mod refresh;
 mod replay;
+mod required_columns;
 mod resumed_pages;
 mod rounds;
 mod several;

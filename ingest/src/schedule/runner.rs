@@ -149,6 +149,11 @@ enum WaitEnd {
 }
 
 impl SourceRunner {
+    /// Name of its pipeline.
+    pub(super) fn pipeline(&self) -> &str {
+        self.config.pipeline.name.as_str()
+    }
+
     /// Runs the source when it is due, until a stop is requested.
     pub(super) async fn serve(self) {
         let landing = landing(&self.context.root, &self.source);

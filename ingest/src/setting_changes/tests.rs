@@ -147,6 +147,37 @@ fn names_that_users_choose_match_their_patterns() {
 }
 
 #[test]
+fn the_message_of_a_change_names_the_commands_that_re_read_such_a_source() {
+    let described = |lines: &str| {
+        let text = format!("[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\n{lines}\n");
+        let config = feedline_schemas::config::load("p", &text, &[]).unwrap();
+        describe_landed(&config.config.source[0])
+    };
+    let rest = |more: &str| described(&format!("type = \"rest\"\nurl = \"http://h/\"\n{more}"));
+    let reset = "unchanged until `feedline ingest reset PIPELINE.toml SOURCE`";
+    let incremental = "incremental = { cursor = \"at\", param = \"since\" }";
+    let slices =
+        "slices = { from_param = \"a\", to_param = \"b\", start = \"2026-01-01\", step = \"1d\" }";
+    for (message, end) in [
+        (rest(""), " re-reads it"),
+        (
+            rest(incremental),
+            ", or `ingest reread` with `--from`, re-reads it",
+        ),
+        (
+            rest(slices),
+            ", or `ingest reread` with `--from` and `--to`, re-reads it",
+        ),
+        (
+            described("type = \"files\"\nurl = \"in/*.csv\""),
+            ", or `ingest reread` with `--file`, re-reads it",
+        ),
+    ] {
+        assert!(message.ends_with(&format!("{reset}{end}")), "{message}");
+    }
+}
+
+#[test]
 fn no_secret_and_no_parameter_is_recorded_in_plain_text() {
     let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://u:pw@h.example/x?token=geheim1\"\nparams = { key = \"geheim2\" }\nheaders = { X-A = \"geheim3\", X-B = { env = \"GEHEIM4\" } }\nauth = { type = \"bearer\", secret = { env = \"GEHEIM5\" } }\n";
     let config = feedline_schemas::config::load("p", text, &[])

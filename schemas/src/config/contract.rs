@@ -26,7 +26,10 @@ pub struct ContractConfig {
     /// `contract.required`.
     #[serde(skip_serializing_if = "is_default")]
     pub columns: ColumnsContract,
-    /// Columns that must hold a value in every record, such as `["id"]`. Default: none.
+    /// Columns that should hold a value in every record, such as `["id"]`. By default a record
+    /// without one lands, and each run that lands some warns (`required_missing`) with their count
+    /// and a sample. `contract.nulls = "quarantine_row"` rejects such records, and `"freeze"` stops
+    /// the run. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
     /// Action for a null or absent value in a column that should have one: `warn` (default,
@@ -83,7 +86,10 @@ pub struct ContractConfig {
     /// Deepest nesting that becomes columns, 1 to 64; deeper values are stored as JSON text.
     /// Default 8.
     pub max_depth: Bounded<u32, 1, 64>,
-    /// Largest fraction of rejected records, 0 to 1; above it the run stops. Default 0.2.
+    /// Largest fraction of rejected records, 0 to 1; above it the run stops. Default 0.2. The fraction
+    /// is of the records that landed or were rejected, in all runs together; duplicates do not
+    /// count. The new records of a run are also checked by themselves, as soon as 20 of them are
+    /// rejected. A check takes place at the end of a run, and at each batch from 1,000 records on.
     pub max_reject_fraction: Fraction,
     /// Bounds on JSON.
     #[serde(skip_serializing_if = "is_default")]
@@ -190,7 +196,7 @@ pub struct ChildConfig {
     /// Value of `contract.missing_columns` for this table. Default: that of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_columns: Option<MissingColumns>,
-    /// Columns of this table that must hold a value, as `contract.required` for the source.
+    /// Columns of this table that should hold a value, as `contract.required` for the source.
     /// Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,

@@ -380,6 +380,6 @@ async fn killed_at_any_batch_it_lands_the_same_bytes() {
         let report = ingest_new(std::slice::from_ref(&source)).await.unwrap();
         let expected = if kind.0 == "html" { PAGES + 1 } else { 10 };
         assert_eq!(report.rows, expected, "{kind:?}");
-        check_kills(&pipeline(&[source]).source[0]).await;
+        Box::pin(check_kills(&pipeline(&[source]).source[0])).await;
     }
 }

@@ -196,7 +196,7 @@ async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
         r#as: Some("of".into()),
         ..each("symbol", &["A", "B", "C"])
     });
-    check_kills(&config).await;
+    Box::pin(check_kills(&config)).await;
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     let thrice = (0..60).flat_map(|n| [n; 3]);

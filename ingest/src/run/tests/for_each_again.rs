@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
-use feedline_schemas::config::{Bounded, ForEachConfig, MissingValue, PaginationKind, Refresh};
+use feedline_schemas::config::{
+    Bounded, DeclaredType, ForEachConfig, MissingValue, PaginationKind, Refresh,
+};
 
 use super::{
     slices::{ingest_once, param},
@@ -119,6 +121,25 @@ async fn an_earlier_state_of_a_key_lands_again() {
         market.put("A", 1, price);
         let report = ingest_once(&root, &config).await.unwrap();
         assert_eq!(report.new_rows, Some(rows), "{price}");
+    }
+}
+
+#[tokio::test]
+async fn a_reject_that_each_run_returns_counts_once() {
+    let market = Market::start(&["A", "B"], false).await;
+    let mut config = market.config(&["A", "B"]);
+    config.contract.max_reject_fraction = Real::literal(1.0);
+    let column = config
+        .contract
+        .column
+        .entry("price".to_owned())
+        .or_default();
+    column.r#type = Some(DeclaredType::Bool);
+    let root = Store::memory();
+    for new_rejected in [2, 0, 0] {
+        let report = ingest_once(&root, &config).await.unwrap();
+        let found = (report.rejected, report.new_rejected);
+        assert_eq!(found, (2, Some(new_rejected)));
     }
 }
 

@@ -54,17 +54,24 @@ async fn a_later_file_without_a_landed_column_is_refused_and_the_landed_rows_sta
     let root = Store::memory();
     ingest(&config, None, &context(&root)).await.unwrap();
     folder.write("b.csv", b"3,Bern,30\n4,Kiel,40\n");
+    folder.write("c.csv", b"id,city,v\n5,Lyon,50\n");
     let part = "b.csv`: its header has no column of this source, `3`, `Bern`, `30`";
     let refused = ingest(&config, None, &context(&root)).await;
     let error = refused.unwrap_err().to_string();
     assert!(error.contains(part), "{error}");
+    assert!(
+        error.contains("files after it in the order of names wait"),
+        "{error}"
+    );
+    let landed = status(&config, &root).await.unwrap();
+    assert_eq!(landed.sources[0].rows, 2);
     let seen = preview(&config, None, 0, &context(&root)).await.unwrap();
     let stop = seen[0].stop.as_deref().unwrap_or_default();
     assert!(stop.contains(part), "{seen:?}");
 
     folder.write("b.csv", b"id,city,v\n3,Bern,30\n4,Kiel,40\n");
     let report = ingest(&config, None, &context(&root)).await.unwrap();
-    assert_eq!((report.rows, report.sources[0].schema_version), (4, 1));
+    assert_eq!((report.rows, report.sources[0].schema_version), (5, 1));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     commit::BatchCounts,
-    config::{Bounded, PaginationKind, Refresh},
+    config::{Bounded, DeclaredType, PaginationKind, Refresh},
 };
 use std::sync::Mutex;
 
@@ -290,5 +290,42 @@ async fn of_a_key_with_versions_each_version_is_compared_with_its_own() {
     for (n, rows) in [(50, 3), (99, 4), (99, 4)] {
         all.lock().unwrap()[1].1 = n;
         assert_eq!(ingest_once(&root, &config).await.unwrap().rows, rows);
+    }
+}
+
+#[tokio::test]
+async fn a_reject_of_a_feed_that_is_read_again_counts_once() {
+    let served = Arc::new(Mutex::new(("", 0)));
+    let state = Arc::clone(&served);
+    let server = Scripted::answering(move |_, _| {
+        let (value, other) = *state.lock().unwrap();
+        ok(&format!(
+            r#"{{"items": [{{"id": 1, "v": {value}}}, {{"id": 2, "v": {other}}}]}}"#
+        ))
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.refresh = Refresh::IfChanged;
+    config.key = vec!["id".into()];
+    config.contract.max_reject_fraction = Real::literal(1.0);
+    let column = config.contract.column.entry("v".to_owned()).or_default();
+    column.r#type = Some(DeclaredType::Int);
+    let root = Store::memory();
+    let rounds = [
+        ((r#""oops""#, 5), (1, 1)),
+        ((r#""oops""#, 5), (1, 0)),
+        // Another record changes.
+        ((r#""oops""#, 6), (2, 0)),
+        // It is corrected, and then wrong again.
+        (("9", 6), (3, 0)),
+        ((r#""oops""#, 6), (3, 1)),
+        ((r#""oops""#, 6), (3, 0)),
+    ];
+    for (round, (state, expected)) in rounds.into_iter().enumerate() {
+        *served.lock().unwrap() = state;
+        let report = ingest_once(&root, &config).await.unwrap();
+        let found = (report.rows, report.new_rejected.unwrap());
+        assert_eq!(found, expected, "{round}");
     }
 }

@@ -336,3 +336,98 @@ async fn a_rejected_version_is_rejected_again_once_a_good_one_of_its_key_has_lan
         }
     }
 }
+
+/// A source with a lookback of all records, whose server has the wanted numbers of good and bad ones.
+async fn with_bad_records() -> (Scripted, SourceConfig, Arc<Mutex<(u64, u64)>>) {
+    let counts = Arc::new(Mutex::new((0, 0)));
+    let served = Arc::clone(&counts);
+    let server = Scripted::answering(move |_, _| {
+        let (good, bad) = *served.lock().unwrap();
+        let good = (0..good).map(|id| format!(r#"{{"id":{id},"t":{id},"v":1}}"#));
+        let bad = (0..bad).map(|id| format!(r#"{{"id":{},"t":{id},"v":"oops"}}"#, 1_000 + id));
+        let items: Vec<String> = good.chain(bad).collect();
+        ok(&format!(
+            r#"{{"items": [{}], "next": null}}"#,
+            items.join(",")
+        ))
+    })
+    .await;
+    let mut config = with_lookback(&server);
+    config.contract.max_reject_fraction = Real::literal(0.2);
+    (server, config, counts)
+}
+
+#[tokio::test]
+async fn records_that_are_read_again_do_not_dilute_the_fraction_of_rejects() {
+    let (_server, config, counts) = with_bad_records().await;
+    let root = Store::memory();
+    for good in 10..16 {
+        *counts.lock().unwrap() = (good, 0);
+        assert_eq!(ingest_once(&root, &config).await.unwrap().rows, good);
+    }
+    *counts.lock().unwrap() = (15, 5);
+    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+    assert!(error.contains("5 of 20 records were rejected"), "{error}");
+}
+
+#[tokio::test]
+async fn a_run_of_bad_records_stops_whatever_landed_before_it() {
+    let (_server, config, counts) = with_bad_records().await;
+    let root = Store::memory();
+    // Few rejects are no trend.
+    for (good, bad) in [(200, 0), (200, 19)] {
+        *counts.lock().unwrap() = (good, bad);
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((report.rows, report.rejected), (good, bad));
+    }
+    *counts.lock().unwrap() = (200, 39);
+    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+    assert!(
+        error.contains("20 of 20 new records of this run were rejected"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_retried_reject_does_not_take_the_place_of_a_row_that_landed_after_it() {
+    for version in [None, Some("t".to_owned())] {
+        let served = Arc::new(Mutex::new(r#""n/a""#));
+        let value = Arc::clone(&served);
+        let server = Scripted::answering(move |_, _| {
+            let value = *value.lock().unwrap();
+            ok(&format!(
+                r#"{{"items": [{{"id":0,"t":0,"v":1}},{{"id":1,"t":10,"v":{value}}},{{"id":2,"t":11,"v":"bad"}}], "next": null}}"#
+            ))
+        })
+        .await;
+        let mut config = with_lookback(&server);
+        config.key = vec!["id".into()];
+        config.version = version;
+        let root = Store::memory();
+        let first = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((first.rows, first.rejected), (1, 2));
+        // Corrected without another version.
+        *served.lock().unwrap() = "99.5";
+        assert_eq!(ingest_once(&root, &config).await.unwrap().rows, 2);
+        config.contract.types = TypeContract::NullValue;
+        let mut pipeline = pipeline("unused");
+        pipeline.source[0] = config;
+        let (name, context) = (Name::new("s").unwrap(), context(&root));
+        for dry_run in [true, false] {
+            let retry = retry_rejects::retry_rejects(&pipeline, &name, &context, dry_run);
+            let retried = Box::pin(retry).await.unwrap();
+            assert_eq!(
+                (retried.landed, retried.duplicates, retried.still_rejected),
+                (1, 1, 0)
+            );
+            let notes = retried.notes.join("; ");
+            assert!(
+                notes.contains("1 rejected record ") && notes.contains("n/a"),
+                "{notes}"
+            );
+        }
+        let last = entries(&root).await.pop().unwrap();
+        let totals = &last.state.totals;
+        assert_eq!((totals.rows, totals.rejected), (3, 0));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use feedline_schemas::config::{Bounded, PaginationKind, SlicesConfig, UpperEnd};
+use feedline_schemas::config::{Bounded, DeclaredType, PaginationKind, SlicesConfig, UpperEnd};
 use url::Url;
 
 use super::*;
@@ -234,7 +234,7 @@ async fn killed_at_any_batch_slices_land_the_same_bytes() {
     let api = Api::start(few, 17, true).await;
     let mut config = api.config(0, 1_000);
     config.pagination.common.max_records = Some(Bounded::literal::<17>());
-    check_kills(&config).await;
+    Box::pin(check_kills(&config)).await;
 }
 
 #[tokio::test]
@@ -281,9 +281,9 @@ async fn a_range_that_changes_in_the_middle_of_a_pass_counts_after_it() {
     assert_eq!(last[5], (900, 1_000));
 }
 
-#[tokio::test]
-async fn what_lies_at_an_end_that_two_slices_share_lands_once() {
-    // Ten records at each end, and a hundred between, more than the window holds.
+/// A source of slices that share their ends: ten records at each end, and a hundred between, more than
+/// the window holds.
+async fn with_shared_ends() -> (Api, SourceConfig) {
     let times = (0..=3).flat_map(|i| {
         vec![i * 100; 10]
             .into_iter()
@@ -294,6 +294,23 @@ async fn what_lies_at_an_end_that_two_slices_share_lands_once() {
     let slices = config.slices.as_mut().unwrap();
     (slices.format, slices.step) = ("unix_s".into(), "100s".into());
     slices.upper = UpperEnd::Inclusive;
+    (api, config)
+}
+
+#[tokio::test]
+async fn a_reject_at_an_end_that_two_slices_share_counts_once() {
+    let (_api, mut config) = with_shared_ends().await;
+    config.contract.max_reject_fraction = Real::literal(1.0);
+    // An empty text.
+    let column = config.contract.column.entry("of".to_owned()).or_default();
+    column.r#type = Some(DeclaredType::Bool);
+    let report = ingest_once(&Store::memory(), &config).await.unwrap();
+    assert_eq!((report.rejected, report.duplicates), (334, 20));
+}
+
+#[tokio::test]
+async fn what_lies_at_an_end_that_two_slices_share_lands_once() {
+    let (_api, mut config) = with_shared_ends().await;
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.duplicates), (334, 20));

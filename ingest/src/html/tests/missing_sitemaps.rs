@@ -1,0 +1,60 @@
+//! Sitemaps that come and go.
+
+use feedline_schemas::config::{PipelineConfig, Refresh};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{
+    resume::{pipeline, run},
+    *,
+};
+use crate::status;
+
+/// A site whose robots.txt names a sitemap, which exists if `exists` is true, with one more page.
+async fn site_with_robots(exists: Arc<AtomicBool>) -> Scripted {
+    Scripted::answering(move |_, head| {
+        let host = head.split("host: ").nth(1).unwrap();
+        let host = host.split("\r\n").next().unwrap();
+        match head.split(' ').nth(1).unwrap() {
+            "/" => html(&article("home", &[])),
+            "/robots.txt" => text(&format!("Sitemap: http://{host}/map.xml\n")),
+            "/map.xml" if exists.load(Ordering::SeqCst) => answer(
+                "200 OK\r\nContent-Type: application/xml",
+                &format!("<urlset><url><loc>http://{host}/a</loc></url></urlset>"),
+            ),
+            "/a" => html(&article("a", &[])),
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await
+}
+
+/// Rows, and the messages about missing sitemaps.
+async fn rows_and_messages(root: &Store, config: &PipelineConfig) -> (u64, Vec<String>) {
+    let report = status(config, root).await.unwrap();
+    let warnings = report.sources[0].warnings.iter();
+    let missing = warnings.filter(|warning| warning.code == "missing_sitemap");
+    let messages = missing.map(|warning| warning.message.clone());
+    (report.rows, messages.collect())
+}
+
+#[tokio::test]
+async fn a_missing_sitemap_of_robots_txt_is_a_warning_until_it_exists() {
+    let exists = Arc::new(AtomicBool::new(false));
+    let server = site_with_robots(Arc::clone(&exists)).await;
+    let mut config = pipeline(&server);
+    let crawl = &mut config.source[0].crawl;
+    crawl.refresh = Refresh::IfChanged;
+    crawl.sitemaps = vec![server.url.join("robots.txt").unwrap().into()];
+    let root = Store::memory();
+    for _ in 0..2 {
+        run(&root, &config).await.unwrap();
+        let (rows, messages) = rows_and_messages(&root, &config).await;
+        // With its port.
+        let expected = format!("`{}` does not exist", server.url.join("map.xml").unwrap());
+        assert_eq!((rows, messages.len()), (1, 1), "{messages:?}");
+        assert!(messages[0].starts_with(&expected), "{messages:?}");
+    }
+    exists.store(true, Ordering::SeqCst);
+    run(&root, &config).await.unwrap();
+    assert_eq!(rows_and_messages(&root, &config).await, (2, Vec::new()));
+}

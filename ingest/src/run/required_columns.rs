@@ -1,0 +1,80 @@
+//! Warning about records that landed in a run without a value in a required column.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::{Decisions, Noted},
+    config::{ContractConfig, SourceConfig},
+    report::Warning,
+};
+
+use crate::{children::tables, contract};
+
+/// Code of the warning.
+const REQUIRED_MISSING: &str = "required_missing";
+
+/// Most columns that the warning names.
+const NAMED: usize = 5;
+
+/// Records of a run that landed without a value in a required column: their number by column, and
+/// the sample of the first batch.
+#[derive(Debug, Default)]
+pub(super) struct MissingRequired(BTreeMap<String, Noted>);
+
+impl MissingRequired {
+    /// Adds those of a batch of the source, from its `decisions`.
+    pub(super) fn add(&mut self, config: &SourceConfig, decisions: &Decisions) {
+        for kind in [contract::TURNED_NULL, contract::VANISHED] {
+            for (column, noted) in decisions.get(kind).into_iter().flatten() {
+                if !is_required(&config.contract, column) {
+                    continue;
+                }
+                match self.0.get_mut(column) {
+                    Some(known) => known.count += noted.count,
+                    None => {
+                        self.0.insert(column.clone(), noted.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The warning about them, if there are any.
+    pub(super) fn warning(&self) -> Option<Warning> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let named = self.0.iter().take(NAMED);
+        let named = named.map(|(column, Noted { count, sample })| {
+            format!("`{column}` in {count} (first batch: {sample})")
+        });
+        let named: Vec<String> = named.collect();
+        let more = match self.0.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "records of this run landed without a value in columns of `contract.required`: {}{more}. `contract.nulls` is `warn`, its default, so they land: set `contract.nulls = \"quarantine_row\"` to reject such records, or `contract.column.<name>.nulls = \"warn\"` where a column may be null",
+            named.join(", ")
+        );
+        Some(Warning::new(REQUIRED_MISSING, message).with_key("contract.nulls"))
+    }
+}
+
+/// Returns true if `column` of the records or of a child table is required. A column with `nulls` of
+/// its own is meant to have them.
+fn is_required(contract: &ContractConfig, column: &str) -> bool {
+    let is_open = |contract: &ContractConfig, name: &str| {
+        let own = contract.column.get(name);
+        own.is_none_or(|own| own.nulls.is_none())
+    };
+    let is_own = contract.required.iter().any(|name| name == column);
+    if is_own {
+        return is_open(contract, column);
+    }
+    let tables = tables(contract).unwrap_or_default();
+    tables.iter().any(|table| {
+        let mut required = table.contract.required.iter();
+        required.any(|name| table.label(name) == column && is_open(&table.contract, name))
+    })
+}
