@@ -8,7 +8,7 @@ use std::{
 use feedline_schemas::{
     manifest::{
         BoxCounts, ConflictCounts, GroupCounts, JoinCounts, NaiveForecast, NearDupCounts,
-        NearImageCounts, RedactedCounts, SequenceCounts,
+        NearImageCounts, RedactedCounts, SequenceCounts, Split,
     },
     report::{AddedReport, DatasetReport, ExpectReport},
     units::ByteSize,
@@ -122,17 +122,34 @@ pub(super) fn write_windows(
     );
     line(out, "windows", text)?;
     for forecast in naive {
-        let splits = forecast.splits.iter();
-        let splits = splits.map(|(split, metrics)| format!("{split} rmse {:.6}", metrics.rmse));
         let text = format!(
             "{}, {} before: {}",
             forecast.method.as_str(),
             counted(forecast.lag.into(), "row"),
-            splits.collect::<Vec<_>>().join(", ")
+            naive_errors(forecast, naive)
         );
         line(out, "naive", text)?;
     }
     Ok(())
+}
+
+/// Errors of a naive forecast on each split, with its windows where another one of `all` is known for more.
+fn naive_errors(forecast: &NaiveForecast, all: &[NaiveForecast]) -> String {
+    let errors = Split::ALL.into_iter().filter_map(|split| {
+        let known = all.iter().filter_map(|one| one.splits.get(&split));
+        let most = known.map(|metrics| metrics.windows).max()?;
+        Some(match forecast.splits.get(&split) {
+            None => format!("{split} known for none of {}", counted(most, "window")),
+            Some(metrics) if metrics.windows < most => format!(
+                "{split} rmse {:.6} (known for {} of {})",
+                metrics.rmse,
+                metrics.windows,
+                counted(most, "window")
+            ),
+            Some(metrics) => format!("{split} rmse {:.6}", metrics.rmse),
+        })
+    });
+    errors.collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn write_images(
@@ -283,9 +300,54 @@ impl Text for ExpectReport {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::report::{FeatureShift, Warning};
+    use feedline_schemas::{
+        manifest::{NaiveMethod, NaiveMetrics},
+        report::{FeatureShift, Warning},
+    };
 
     use super::*;
+
+    #[test]
+    fn a_naive_forecast_that_is_known_for_fewer_windows_has_their_number() {
+        let forecast = |method, lag, splits: &[(Split, u64)]| NaiveForecast {
+            method,
+            lag,
+            splits: splits
+                .iter()
+                .map(|(split, windows)| {
+                    let metrics = NaiveMetrics {
+                        windows: *windows,
+                        rmse: 2.0,
+                        mae: 1.0,
+                        r2: None,
+                    };
+                    (*split, metrics)
+                })
+                .collect(),
+        };
+        let all = [
+            (Split::Train, 400),
+            (Split::Validation, 124),
+            (Split::Test, 132),
+        ];
+        let naive = [
+            forecast(NaiveMethod::LastValue, 30, &all),
+            forecast(
+                NaiveMethod::Seasonal,
+                168,
+                &[(Split::Train, 400), (Split::Test, 37)],
+            ),
+        ];
+        let mut out = String::new();
+        write_windows(Some(&SequenceCounts::default()), &naive, &mut out).unwrap();
+        for part in [
+            "last_value, 30 rows before: train rmse 2.000000, validation rmse 2.000000, test rmse 2.000000\n",
+            "seasonal, 168 rows before: train rmse 2.000000, validation known for none of 124 windows, test rmse 2.000000 (known \
+             for 37 of 132 windows)\n",
+        ] {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+    }
 
     #[test]
     fn shifted_means_have_their_units() {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use feedline_schemas::{
     count::counted,
     export::{ExportedRoles, ExportedRows},
-    manifest::{KeptColumn, Manifest, Split, SplitShards},
+    manifest::{DatasetCounts, KeptColumn, Manifest, Split, SplitShards},
     record::ColumnType,
     transform::{FittedTarget, TransformArtefact},
 };
@@ -394,6 +394,16 @@ fn facts(manifest: &Manifest) -> Vec<(String, String)> {
     facts.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
+/// Meaning of the origin of a row.
+fn origin_meaning(counts: &DatasetCounts) -> &'static str {
+    match counts.are_of_query() {
+        true => {
+            "its number among the rows of `dataset.sql`, which have no place in the landing zone"
+        }
+        false => "its place in the landing zone",
+    }
+}
+
 fn notes(manifest: &Manifest, artefact: &TransformArtefact) -> Vec<String> {
     let steps = artefact.steps.iter().filter_map(|step| {
         let step = serde_json::to_value(step).ok()?;
@@ -404,10 +414,11 @@ fn notes(manifest: &Manifest, artefact: &TransformArtefact) -> Vec<String> {
         true => "it has no steps for columns".to_owned(),
         false => format!("its steps are: {}", steps.join(", ")),
     };
+    let origin = origin_meaning(&manifest.counts);
     let mut notes = vec![
         format!(
             "The splits of the dataset `{}`, fingerprint `{}`, in the order of its shards. `{KEY}` is the beginning of the hash of \
-             a row's content, `{ORIGIN}` its place in the landing zone.",
+             a row's content, `{ORIGIN}` {origin}.",
             manifest.dataset, manifest.fingerprint
         ),
         format!(
@@ -520,6 +531,18 @@ mod tests {
         };
         let expected = "the id of one of 2 classes: 0 flat, 1 house";
         assert_eq!(as_stored(&classes), expected);
+    }
+
+    #[test]
+    fn the_origin_of_a_row_of_a_query_is_no_place_in_the_landing_zone() {
+        let mut counts = DatasetCounts::default();
+        assert_eq!(origin_meaning(&counts), "its place in the landing zone");
+        counts.query_tables.insert("orders".to_owned(), 3);
+        let made = origin_meaning(&counts);
+        assert!(
+            made.starts_with("its number among the rows of `dataset.sql`"),
+            "{made}"
+        );
     }
 
     #[test]

@@ -56,6 +56,7 @@ impl<'b> FullBuild<'b> {
             distinct: 0,
             counts: DatasetCounts {
                 rows_in: build.input.rows,
+                query_tables: build.input.query_tables(),
                 ..DatasetCounts::default()
             },
             warnings: Vec::new(),

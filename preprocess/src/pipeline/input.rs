@@ -1,5 +1,7 @@
 //! Rows and columns that a dataset is made of, as they have landed.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     config::{DatasetConfig, DeclaredType, SourceConfig},
     ids::{Hash128, TableName},
@@ -98,6 +100,14 @@ impl BuildInput {
         match &self.made[..] {
             [] => &self.sources,
             made => made,
+        }
+    }
+
+    /// Landed rows of each table of the query; empty without one.
+    pub(super) fn query_tables(&self) -> BTreeMap<String, u64> {
+        match self.query {
+            Some(_) => sql::landed_rows(&self.sources),
+            None => BTreeMap::new(),
         }
     }
 

@@ -124,6 +124,7 @@ impl Build<'_> {
         }
         found.extend(self.key_is_feature(staged, artefact));
         found.extend(self.made_of_other_rows(artefact));
+        found.extend(self.repeated_by_query());
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
         found.extend(Box::pin(self.rounded_numbers(staged, artefact)).await?);
         found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
@@ -132,8 +133,8 @@ impl Build<'_> {
         Ok(found)
     }
 
-    /// Warns of steps from row to row of a series that are long, or of no usual length, where rows are counted, and of days that
-    /// are not 24 hours long, where days are.
+    /// Warns of steps from row to row of a series that are long, or of no usual length, where rows are counted, of entities without
+    /// a window, and of days that are not 24 hours long, where days are.
     fn time_step_warnings(&self) -> Vec<Warning> {
         let Some(series) = &self.spec.series else {
             return Vec::new();
@@ -145,7 +146,10 @@ impl Build<'_> {
         let days = series.clock_changes.read();
         let zone = series.zone().unwrap_or_default();
         let days = warnings::uneven_days(&series.time, zone, &days, series.spans_key());
-        long.into_iter().chain(uneven).chain(days).collect()
+        let windowless = series.windowless.read();
+        let windowless = warnings::entities_without_windows(&windowless, series.max_gap.is_some());
+        let of_steps = long.into_iter().chain(uneven);
+        of_steps.chain(windowless).chain(days).collect()
     }
 
     /// Warns of columns that the query makes of other rows: no check of the build sees them. Features that look back along the time
@@ -186,6 +190,16 @@ impl Build<'_> {
             }
         }
         warnings::made_of_other_rows(&found)
+    }
+
+    /// Warns of a query that returns more rows than landed in the tables that it begins from. Rows of one split key share a split,
+    /// and a column or expression names the split of each row by itself.
+    fn repeated_by_query(&self) -> Option<Warning> {
+        let base = self.input.query.as_ref()?.base.as_ref()?;
+        let split = &self.spec.config.split;
+        let is_meant = !split.key.is_empty() || split.by.is_named();
+        let rows = self.input.rows;
+        (rows > base.rows && !is_meant).then(|| warnings::sql_repeats_rows(rows, base))
     }
 
     /// Warns of classes that had other ids in the dataset that this build replaces.

@@ -130,8 +130,7 @@ impl<W: Write + Send> RowsOut<W> {
             return Err(Error::input(
                 "the columns of the predictions",
                 format!("`{name}` would appear twice"),
-                "pass no column through that the predictions already have; if two features share this name, rebuild the \
-                 dataset",
+                "pass each column through once; if two features share this name, rebuild the dataset",
             ));
         }
         Ok(Self {

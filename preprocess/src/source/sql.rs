@@ -9,8 +9,9 @@
 mod exact_integers;
 pub(crate) mod other_rows;
 mod refusal;
+pub(crate) mod repeats;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
@@ -39,6 +40,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use self::{
     other_rows::MadeColumn,
     refusal::{KEY, refuse},
+    repeats::BaseTables,
 };
 use crate::{
     Context, Engine, Error,
@@ -76,6 +78,8 @@ pub(crate) struct Query {
     pub(crate) schema: RecordSchema,
     /// The same, with what makes them of other rows.
     pub(crate) made: Vec<MadeColumn>,
+    /// Tables that the rows begin from; nothing if they are unknown.
+    pub(crate) base: Option<BaseTables>,
 }
 
 impl Query {
@@ -112,6 +116,7 @@ impl Query {
         Ok(Self {
             sql: sql.to_owned(),
             made: other_rows::columns(frame.logical_plan()),
+            base: repeats::base_tables(frame.logical_plan(), &landed_rows(sources)),
             schema: RecordSchema {
                 version: SchemaVersion::new(0),
                 columns,
@@ -219,6 +224,14 @@ impl Query {
             left_out: 0,
         })
     }
+}
+
+/// Landed rows of each table of a query.
+pub(crate) fn landed_rows(sources: &[Landed]) -> BTreeMap<String, u64> {
+    let tables = sources.iter();
+    tables
+        .map(|source| (source.reference.name.to_string(), source.rows()))
+        .collect()
 }
 
 /// Source name of the rows.

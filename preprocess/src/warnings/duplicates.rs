@@ -222,21 +222,44 @@ pub(crate) fn equal_as_read(equal: [(u64, u64); 2], is_sample: bool) -> Option<W
     Some(warning(EQUAL_ROWS, "dataset.split.key", message))
 }
 
+/// Code of a warning about documents of several splits that differ in line ends and outer blanks alone.
+const EQUAL_DOCUMENTS: &str = "equal_documents";
+
+/// Warns of documents of other splits that equal a training document but for line ends and outer blanks. `equal` as of
+/// [`equal_rows`].
+pub(crate) fn equal_documents(equal: [(u64, u64); 2], is_sample: bool) -> Option<Warning> {
+    if equal.iter().all(|(equal, _)| *equal == 0) {
+        return None;
+    }
+    let splits = list_splits(equal, "document");
+    let of_sample = of_sample(is_sample);
+    let message = format!(
+        "{splits} equal a training document but for line ends (CRLF or LF) and blanks at the beginning and \
+         end{of_sample}: duplicates are compared byte by byte, so these are none, and figures of validation \
+         and test are too good; write all texts with the same line ends and without such blanks, or set \
+         `dataset.near_dup = {{}}`, which keeps the first of these and of other nearly equal documents, or all \
+         of them in one split with `keep = \"all\"`"
+    );
+    Some(warning(EQUAL_DOCUMENTS, "dataset.near_dup", message))
+}
+
 /// Equal rows of each split that has rows, or nothing if these are few.
 fn equal_by_split(equal: [(u64, u64); 2]) -> Option<String> {
     let is_much = |(equal, rows): &(u64, u64)| *equal > 1 && are_many(*equal, *rows);
-    if !equal.iter().any(is_much) {
-        return None;
-    }
+    equal.iter().any(is_much).then(|| list_splits(equal, "row"))
+}
+
+/// Counts of equal rows, which are a `noun` each, of the splits that have any rows.
+fn list_splits(equal: [(u64, u64); 2], noun: &str) -> String {
     let splits = [Split::Validation, Split::Test].into_iter().zip(equal);
     let splits = splits.filter(|(_, (_, rows))| *rows > 0);
     let splits: Vec<String> = splits
         .map(|(split, (equal, rows))| {
-            let all = counted(rows, &format!("{split} row"));
+            let all = counted(rows, &format!("{split} {noun}"));
             format!("{equal} of {all} ({})", percent(equal, rows))
         })
         .collect();
-    Some(splits.join(" and "))
+    splits.join(" and ")
 }
 
 const fn of_sample(is_sample: bool) -> &'static str {

@@ -1,10 +1,17 @@
 //! Warnings of rows that are missing in series, and of days that are not 24 hours long.
 
-use feedline_schemas::{config::TimeSpan, count::counted, report::Warning};
+use feedline_schemas::{
+    config::{DatasetConfig, TimeSpan},
+    count::counted,
+    record::ColumnType,
+    report::Warning,
+};
 
 use super::message::warning;
 use crate::{
-    operators::time_series::{self, ClockChangeCounts, LongStepCounts},
+    operators::time_series::{
+        self, ClockChangeCounts, LongStepCounts, SeriesCells, WindowlessCounts,
+    },
     schema::landed_columns::shown,
 };
 
@@ -26,31 +33,66 @@ pub(crate) fn long_steps(
     } = counts;
     let longest = rounded(counts.longest)?;
     let usual = rounded(counts.usual)?;
-    let limit = rounded(
-        counts
-            .longest_usual
-            .saturating_add(counts.longest_usual / 2),
-    )?;
-    let [closing, reached, silence] = match closes {
-        None => [String::new(), "the missing rows".to_owned(), String::new()],
+    let [closing, reached] = match closes {
+        None => [String::new(), "the missing rows".to_owned()],
         Some(at) => [
             format!(
                 ". {closing} of them begin at one time of day or on one weekday of their entity, such as {at}: these may be closing \
                  times, where no row is missing"
             ),
             "these steps".to_owned(),
-            "; one above the longest step changes no window, and turns this warning off".to_owned(),
         ],
     };
+    let advice = gap_advice(counts)?;
     let message = format!(
         "{long} of {steps} steps from row to row along `{}` are at least 1.5 times as long as usual, in {with_long} of {entities} \
          entities; the longest is {longest} where {usual} is usual{closing}. Windows and features that count rows reach over \
-         {reached}, so a horizon covers more time there; to restart behind them, set `dataset.series.max_gap`, such as \
-         `\"{limit}\"`{silence}{}",
+         {reached}, so a horizon covers more time there; {advice}{}",
         shown(column),
         seasons_by_rows(season)
     );
     Some(warning("long_steps", "dataset.series.max_gap", message))
+}
+
+/// Part of a message that proposes a `max_gap`, which holds for entities of all usual steps.
+fn gap_advice(counts: &LongStepCounts) -> Option<String> {
+    const SILENCE: &str =
+        "; one above the longest step changes no window, and turns this warning off";
+    let LongStepCounts {
+        longest,
+        shortest_usual,
+        longest_usual,
+        closes,
+        ..
+    } = *counts;
+    // A gap is longer than `max_gap`, and the usual steps of no entity are gaps.
+    let above = |usual: i64, part: i64| usual.saturating_add(usual / part);
+    let mut limits = [2, 4].map(|part| above(longest_usual, part)).into_iter();
+    let limit = limits.find(|limit| *limit < longest).and_then(rounded);
+    let is_mixed = i128::from(longest_usual) * 2 >= i128::from(shortest_usual) * 3;
+    let silence = if closes.is_some() { SILENCE } else { "" };
+    if let (Some(limit), false) = (limit, is_mixed) {
+        return Some(format!(
+            "to restart behind them, set `dataset.series.max_gap`, such as `\"{limit}\"`{silence}"
+        ));
+    }
+    let [shortest, usual] = [rounded(shortest_usual)?, rounded(longest_usual)?];
+    let own = rounded(above(shortest_usual, 2))?;
+    let apart = format!(
+        "`dataset.series.max_gap` holds for all entities, whose usual steps are {shortest} to {usual}"
+    );
+    let separate = format!(
+        "a dataset of the entities of each usual step, as `dataset.sql` selects them, can have one of its own, such as \
+         `\"{own}\"` for {shortest}"
+    );
+    Some(match limit {
+        Some(limit) => format!(
+            "{apart}: `\"{limit}\"` restarts behind the steps above it only; {separate}{silence}"
+        ),
+        None => format!(
+            "{apart}: none restarts behind these steps without a restart behind usual ones; {separate}{SILENCE}"
+        ),
+    })
 }
 
 /// Warns of entities without a usual step in a series by the time `column`, whose windows or
@@ -75,6 +117,68 @@ pub(crate) fn uneven_steps(
         seasons_by_rows(season)
     );
     Some(warning("uneven_steps", "dataset.series.max_gap", message))
+}
+
+/// Warns of entities that get no window in a build of `rows`, which are all rows of `dataset`; their times
+/// land in a column of this type.
+#[must_use]
+pub fn warn_of_windowless_entities(
+    dataset: &DatasetConfig,
+    r#type: ColumnType,
+    rows: &[SeriesCells],
+) -> Option<Warning> {
+    let counts = time_series::count_windowless(dataset, r#type, rows)?;
+    let has_limit = dataset.series.as_ref()?.max_gap.is_some();
+    entities_without_windows(&counts, has_limit)
+}
+
+/// Warns of entities with rows enough for a window and no window. With `has_limit`, gaps end windows.
+pub(crate) fn entities_without_windows(
+    counts: &WindowlessCounts,
+    has_limit: bool,
+) -> Option<Warning> {
+    let WindowlessCounts {
+        span,
+        entities,
+        without,
+        rows,
+        names,
+        short,
+    } = counts;
+    if *without == 0 {
+        return None;
+    }
+    let named = match names.is_empty() {
+        true => String::new(),
+        false => format!(", such as{}", names.join(",")),
+    };
+    let (key, cause, advice) = match has_limit {
+        true => (
+            "dataset.series.max_gap",
+            "gaps and rejected rows",
+            "`max_gap` holds for all entities and has to be longer than the usual steps of each: raise it, make the windows shorter, or \
+             select entities of other steps for a dataset of their own with `dataset.sql`",
+        ),
+        false => (
+            "dataset.sequence.length",
+            "rejected rows",
+            "correct the rejected rows, or make the windows shorter",
+        ),
+    };
+    let more = match short {
+        0 => String::new(),
+        short => format!(
+            ". Not counted: {} with fewer than {span} usable rows",
+            counted(*short, "entity")
+        ),
+    };
+    let message = format!(
+        "{without} of {} have no window in any split{named}: a window and its target need {span} rows that follow one another, and {cause} \
+         keep their {} apart; {advice}{more}",
+        counted(*entities, "entity"),
+        counted(*rows, "usable row")
+    );
+    Some(warning("entities_without_windows", key, message))
 }
 
 /// Warns of rows by the time `column` with another past than their spans of days suggest, behind a day of `zone` that is not 24
@@ -141,6 +245,7 @@ mod tests {
             longest: 60 * HOUR,
             usual: HOUR,
             longest_usual: HOUR + 7,
+            shortest_usual: HOUR,
             ..LongStepCounts::default()
         };
         let found = long_steps("at", &counts, None).unwrap();
@@ -172,6 +277,40 @@ mod tests {
     }
 
     #[test]
+    fn a_proposed_gap_ends_windows_at_a_counted_step_and_at_no_usual_one() {
+        const HOUR: i64 = 3_600_000_000;
+        let message = |longest: i64, longest_usual: i64| {
+            let counts = LongStepCounts {
+                entities: 3,
+                with_long: 1,
+                steps: 300,
+                long: 3,
+                longest,
+                usual: HOUR,
+                longest_usual,
+                shortest_usual: HOUR,
+                ..LongStepCounts::default()
+            };
+            long_steps("at", &counts, None).unwrap().message
+        };
+        // The longest counted step is no longer than the usual ones of another entity.
+        let none = message(3 * HOUR, 3 * HOUR);
+        for part in [
+            "whose usual steps are 1h to 3h: none restarts behind these steps",
+            "`\"90m\"` for 1h; one above the longest step changes no window",
+        ] {
+            assert!(none.contains(part), "{part}: {none}");
+        }
+        assert!(!none.contains("such as `\"270m\"`"), "{none}");
+        let some = message(7 * HOUR, 3 * HOUR);
+        let part = "`\"270m\"` restarts behind the steps above it only; a dataset of the entities";
+        assert!(some.contains(part), "{some}");
+        // A step as long as `max_gap` is no gap.
+        let even = message(HOUR * 3 / 2, HOUR);
+        assert!(even.contains("max_gap`, such as `\"75m\"`"), "{even}");
+    }
+
+    #[test]
     fn a_message_of_uneven_times_has_the_shortest_and_the_longest_step() {
         const HOUR: i64 = 3_600_000_000;
         let counts = LongStepCounts {
@@ -193,6 +332,34 @@ mod tests {
             assert!(found.message.contains(part), "{}", found.message);
         }
         assert_eq!(uneven_steps("at", &LongStepCounts::default(), None), None);
+    }
+
+    #[test]
+    fn a_message_of_entities_without_windows_names_them_and_the_key() {
+        let counts = WindowlessCounts {
+            span: 36,
+            entities: 3,
+            without: 1,
+            rows: 480,
+            names: vec![" (s = `slow`)".to_owned()],
+            short: 1,
+        };
+        let found = entities_without_windows(&counts, true).unwrap();
+        assert_eq!(found.code, "entities_without_windows");
+        assert_eq!(found.key.as_deref(), Some("dataset.series.max_gap"));
+        let begin = "1 of 3 entities have no window in any split, such as (s = `slow`): a window and its target need 36 rows that \
+                     follow one another, and gaps and rejected rows keep their 480 usable rows apart; `max_gap` holds for all";
+        assert!(found.message.starts_with(begin), "{}", found.message);
+        let end = "Not counted: 1 entity with fewer than 36 usable rows";
+        assert!(found.message.ends_with(end), "{}", found.message);
+        let rejected = entities_without_windows(&counts, false).unwrap();
+        assert_eq!(rejected.key.as_deref(), Some("dataset.sequence.length"));
+        assert!(!rejected.message.contains("gaps"), "{}", rejected.message);
+        let none = WindowlessCounts {
+            without: 0,
+            ..counts
+        };
+        assert_eq!(entities_without_windows(&none, true), None);
     }
 
     #[test]

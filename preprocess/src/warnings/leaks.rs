@@ -1,11 +1,11 @@
 //! Warnings of features that hold the target or values of other rows.
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::{count::counted, report::Warning};
 
 use super::message::{COLUMNS, SHOWN, first_of, toml_string, warning};
 use crate::{
     schema::landed_columns::shown,
-    source::sql::other_rows::Construct,
+    source::sql::{other_rows::Construct, repeats::BaseTables},
     statistics::target_leakage::{self, Leak},
 };
 
@@ -105,6 +105,25 @@ pub(crate) fn made_of_other_rows(found: &[(&str, &Construct)]) -> Option<Warning
         );
         warning("sql_sees_other_rows", "dataset.sql", message)
     })
+}
+
+/// Warns of a query of `rows` rows, more than landed in the tables of `base`.
+pub(crate) fn sql_repeats_rows(rows: u64, base: &BaseTables) -> Warning {
+    let tables: Vec<String> = base
+        .names
+        .iter()
+        .map(|name| format!("`{}`", shown(name)))
+        .collect();
+    let tables = first_of(&tables, COLUMNS);
+    let message = format!(
+        "the query returns {}, and {} landed in {tables}, which it begins from: a join that matches several rows, or `unnest`, \
+         repeats rows, so copies of one row can be in training and in test, and count several times; join one row a key \
+         (`group by`, `distinct`), or, where more rows are meant, list the columns that identify a row of {tables} in \
+         `dataset.split.key`: its copies then share a split, and this warning ends",
+        counted(rows, "row"),
+        base.rows
+    );
+    warning("sql_repeats_rows", "dataset.sql", message)
 }
 
 /// A call in backticks; words as they are.

@@ -26,7 +26,6 @@ mod time_order;
 mod versions;
 pub(crate) mod zone;
 
-pub use self::features::{is_named_elsewhere, looks_like_row_number};
 pub(crate) use self::{
     appended::{many_rejects, new_rows_differ, with_appended},
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
@@ -36,18 +35,18 @@ pub(crate) use self::{
     },
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
-        EqualParts, are_many, duplicates_dropped, equal_as_read, equal_rows, labels_differ,
-        left_at_landing, near_labels_differ,
+        EqualParts, are_many, duplicates_dropped, equal_as_read, equal_documents, equal_rows,
+        labels_differ, left_at_landing, near_labels_differ,
     },
     features::{
         NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, named_in, of_transform,
         why_no_feature, without_train_values,
     },
-    gaps::{long_steps, uneven_days, uneven_steps},
+    gaps::{entities_without_windows, long_steps, uneven_days, uneven_steps},
     images::transparent_images,
     joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
-    leaks::{made_of_other_rows, target_leakage},
+    leaks::{made_of_other_rows, sql_repeats_rows, target_leakage},
     left_out::rows_left_out,
     message::toml_string,
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
@@ -57,6 +56,10 @@ pub(crate) use self::{
     time_order::{LaterTrainingRows, range_not_by_time},
     versions::{VersionTexts, advises_text, doubtful_versions},
     zone::{RepeatedHour, repeated_hour},
+};
+pub use self::{
+    features::{is_named_elsewhere, looks_like_row_number},
+    gaps::warn_of_windowless_entities,
 };
 
 #[cfg(test)]

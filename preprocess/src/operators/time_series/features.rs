@@ -17,6 +17,7 @@ use super::{
     sequence::Sequence,
     untimed::Untimed,
     window::{Difference, Fill, Lag, Rolling, Span, State},
+    windowless::WindowlessEntities,
 };
 use crate::engine::scalar_function::RowFunction;
 
@@ -30,7 +31,8 @@ pub(crate) const TIME: &str = "_series_time";
 pub(crate) const TARGET_ONLY: &str = "_series_target_only";
 /// `i64`, time of the oldest row that the features of this one are made of; null for none but this.
 pub(crate) const REACH: &str = "_series_reach";
-/// `i64`, place of the row among those of its entity whose time can be read; a gap takes one too. Null for none of them.
+/// `i64`, place of the row among those of its entity whose time can be read; a gap takes more than anything counts back. Null for
+/// none of them.
 pub(crate) const PLACE: &str = "_series_place";
 
 /// The series of a dataset, checked against the landed columns.
@@ -54,7 +56,7 @@ pub(crate) struct Series {
     pub(crate) asked_replace_landed: bool,
     /// True where the data name the split of a row, so that rows of one instant may be in several.
     pub(super) has_splits: bool,
-    pub(super) max_gap: Option<(i64, Gaps)>,
+    pub(crate) max_gap: Option<(i64, Gaps)>,
     pub(super) warm_start: bool,
     /// Columns that features are made of.
     pub(crate) of: Vec<String>,
@@ -65,6 +67,8 @@ pub(crate) struct Series {
     pub(crate) long_steps: Arc<LongSteps>,
     /// Rows that look back over days of another length than 24 hours, counted as the rows pass.
     pub(crate) clock_changes: Arc<ClockChanges>,
+    /// Entities with and without a window, counted as the rows pass, if the samples are windows.
+    pub(crate) windowless: Arc<WindowlessEntities>,
 }
 
 /// A feature.

@@ -59,6 +59,8 @@ pub(crate) struct LongStepCounts {
     pub(crate) usual: i64,
     /// The longest usual step of an entity, in microseconds.
     pub(crate) longest_usual: i64,
+    /// The shortest usual step of an entity with a long step, in microseconds; 0 for none.
+    pub(crate) shortest_usual: i64,
     /// Long steps that begin at the closing time of their entity, and that time of the first such entity.
     pub(crate) closing: u64,
     pub(crate) closes: Option<ClosingTime>,
@@ -77,6 +79,10 @@ impl LongStepCounts {
         self.long += other.long;
         self.closing += other.closing;
         self.closes = self.closes.or(other.closes);
+        self.shortest_usual = match self.shortest_usual {
+            0 => other.shortest_usual,
+            shortest => shortest.min(other.shortest_usual),
+        };
         if other.longest > self.longest {
             (self.longest, self.usual) = (other.longest, other.usual);
         }
@@ -330,6 +336,7 @@ fn long_steps(alike: &BTreeMap<u32, AlikeSteps>, usual: i64) -> LongStepCounts {
         long: long.map(|alike| alike.count).sum(),
         longest: longest.unwrap_or_default(),
         usual,
+        shortest_usual: usual,
         ..LongStepCounts::default()
     }
 }
@@ -401,6 +408,7 @@ mod tests {
             longest: 60 * HOUR,
             usual: HOUR,
             longest_usual: HOUR,
+            shortest_usual: HOUR / 4,
             ..LongStepCounts::default()
         };
         let regular = vec![HOUR / 2; 100];

@@ -5,6 +5,7 @@
 //! has. So the result depends neither on partitions nor on memory. A row's features are computed
 //! when it passes: no later row is known then.
 
+mod cell_times;
 mod clock_changes;
 mod closed_days;
 mod closing_time;
@@ -19,8 +20,11 @@ mod sequence;
 mod two_stack;
 pub(crate) mod untimed;
 mod window;
+mod windowless;
 
+pub use self::cell_times::{SeriesCells, reads_time};
 pub(crate) use self::{
+    cell_times::count_windowless,
     clock_changes::ClockChangeCounts,
     features::{ENTITY, PLACE, REACH, Series, TARGET_ONLY, TIME},
     instant::{Instant, LocalTimes, shown},
@@ -29,6 +33,7 @@ pub(crate) use self::{
     repeated_time_check::RepeatedTimeCheck,
     resolve::{check_entity_roles, check_time, resolve},
     sequence::{Sequence, Windows},
+    windowless::WindowlessCounts,
 };
 
 #[cfg(test)]

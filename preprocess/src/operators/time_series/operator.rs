@@ -34,6 +34,7 @@ use super::{
     instant,
     long_steps::StepCounter,
     window::{Row, State},
+    windowless::WindowlessCounter,
 };
 use crate::{
     Error,
@@ -43,6 +44,9 @@ use crate::{
         system_columns::{self, column},
     },
 };
+
+/// Places that a gap takes: more than any window or naive forecast counts back.
+const GAP_PLACES: i64 = 1 << 32;
 
 impl Series {
     /// `rows` with the features and [`REACH`](super::features::REACH), without what they are made of.
@@ -161,6 +165,8 @@ pub(super) struct Operator {
     steps: Option<StepCounter>,
     /// Counter of rows that look back over a day of another length, where spans are of days.
     clock_changes: Option<ClockChangeCounter>,
+    /// Counter of entities without a window, where windows are the samples.
+    windowless: Option<WindowlessCounter>,
 }
 
 impl Operator {
@@ -170,6 +176,7 @@ impl Operator {
         let steps = counts_rows.then(|| StepCounter::new(series.time_zone()));
         Self {
             clock_changes: ClockChangeCounter::of(&series),
+            windowless: WindowlessCounter::of(&series),
             states: features
                 .map(|feature| feature.state(&series.instant))
                 .collect(),
@@ -220,6 +227,9 @@ impl Operator {
         if let Some(changes) = &mut self.clock_changes {
             self.series.clock_changes.set(changes.finish());
         }
+        if let Some(windowless) = &mut self.windowless {
+            self.series.windowless.set(windowless.finish());
+        }
         Ok(last)
     }
 
@@ -238,6 +248,7 @@ impl Operator {
         let entities = column(batch, ENTITY).as_fixed_size_binary();
         let times = column(batch, TIME).as_primitive::<Int64Type>();
         let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
+        let rejects = column(batch, system_columns::REJECT);
         let series = Arc::clone(&self.series);
         let values: Vec<&Float64Array> = (0..series.of.len())
             .map(|place| column(batch, &Series::column_of(place)).as_primitive::<Float64Type>())
@@ -266,6 +277,10 @@ impl Operator {
                 places.append_null();
                 continue;
             };
+            if let Some(windowless) = &mut self.windowless {
+                let of = || entity_of(&series, batch, row);
+                windowless.add(entities.value(row), self.number, rejects.is_null(row), of);
+            }
             let mut reach: Option<i64> = None;
             for ((feature, state), made) in
                 series.features.iter().zip(&mut self.states).zip(&mut made)
@@ -336,7 +351,7 @@ impl Operator {
                     return Err(gap(&of(), [last, time], [before, origin], sources));
                 }
                 self.begin();
-                self.number += 1;
+                self.number = self.number.saturating_add(GAP_PLACES);
                 0
             }
             Some((ordinal, last, _)) => {
@@ -350,7 +365,7 @@ impl Operator {
         if let Some(changes) = &mut self.clock_changes {
             changes.add(time);
         }
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         self.last = Some((ordinal, time, origin));
         Ok(Some(ordinal))
     }

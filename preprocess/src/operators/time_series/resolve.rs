@@ -89,6 +89,7 @@ pub(crate) fn resolve(
         sequence: sequence::resolve(config, &series.entity)?,
         long_steps: Arc::default(),
         clock_changes: Arc::default(),
+        windowless: Arc::default(),
     };
     for (index, feature) in config.feature.iter().enumerate() {
         let key = |field: &str| format!("dataset.feature.{index}.{field}");
@@ -137,10 +138,14 @@ pub(crate) fn check_time(
     check_clock(time, is_text, columns, key)?;
     match &time.format {
         Some(_) if !is_text => {
+            let held = match is_number {
+                true => "numbers, which `unit` reads",
+                false => "no text",
+            };
             return refused(
                 "format",
                 format!(
-                    "column `{name}` holds no text, remove this key, or land it as text: `source.contract.column.\"{name}\".type = \"text\"`",
+                    "column `{name}` holds {held}, remove this key, or land it as text: `source.contract.column.\"{name}\".type = \"text\"`",
                     name = time.column
                 ),
             );

@@ -44,6 +44,10 @@ fn keys_that_do_not_fit_are_refused_by_name() {
             "`dataset.series.format`: no text that `%H:%M` reads",
         ),
         (
+            "time = \"t\", unit = \"us\", format = \"%s\"",
+            "`dataset.series.format`: column `t` holds numbers, which `unit` reads",
+        ),
+        (
             "time = \"when\", zone = \"Europe/Atlantis\"",
             "`dataset.series.zone`",
         ),

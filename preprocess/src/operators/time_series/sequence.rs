@@ -89,7 +89,7 @@ impl Sequence {
     }
 
     /// Rows from the first of a window to that of its target.
-    fn span(self) -> u64 {
+    pub(super) fn span(self) -> u64 {
         u64::from(self.length) + u64::from(self.horizon)
     }
 }

@@ -62,13 +62,19 @@ impl EqualRows {
 
     /// Adds the rows of a batch of `split` that can be used.
     pub(in crate::pipeline) fn add(&mut self, split: Split, hashes: &[u64], applied: &Applied) {
-        let Some(bits) = self.bits else { return };
         let mut bad = applied.bad.iter().map(|(row, ..)| *row).peekable();
-        let own = &mut self.hashes[usize::from(code(split))];
         for (row, hash) in hashes.iter().enumerate() {
-            if bad.next_if_eq(&row).is_none() && (bits == 0 || hash >> (64 - bits) == 0) {
-                own.push(*hash);
+            if bad.next_if_eq(&row).is_none() {
+                self.add_hash(split, *hash);
             }
+        }
+    }
+
+    /// Adds the row of `split` with this hash.
+    pub(super) fn add_hash(&mut self, split: Split, hash: u64) {
+        let Some(bits) = self.bits else { return };
+        if bits == 0 || hash >> (64 - bits) == 0 {
+            self.hashes[usize::from(code(split))].push(hash);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Checks of a build: its configuration before any row is read, its rows before the write, its shards after.
 
 pub(super) mod columns;
+pub(super) mod equal_documents;
 pub(super) mod equal_rows;
 pub(super) mod extremes;
 pub(super) mod group_leak;

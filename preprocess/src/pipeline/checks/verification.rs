@@ -111,8 +111,7 @@ impl Build<'_> {
                 "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \
                  \"own\"`, or raise the limit"
             } else if has(reject_reason::TIME_UNREADABLE) {
-                "say how times are written with `dataset.series.format` and `zone` (without them they are ISO 8601 in UTC), \
-                 correct the source, or raise the limit"
+                self.advice_on_times()
             } else if has(reject_reason::INTEGER_TOO_LARGE) {
                 "64-bit floats do not hold all integers beyond 2^53: list a column of codes in `dataset.categorical`, or one \
                  that is no feature in `dataset.drop`, correct the source, or raise the limit"
@@ -121,6 +120,21 @@ impl Build<'_> {
             };
             advice.to_owned()
         })
+    }
+
+    /// Advice on times that cannot be read: numbers have a unit, and strings a format.
+    fn advice_on_times(&self) -> &'static str {
+        let series = self.spec.config.series.as_ref();
+        match series.and_then(|series| series.unit) {
+            Some(_) => {
+                "`dataset.series.unit` is the unit since 1970 of all numbers of the time (`s`, `ms`, `us` or `ns`): give the one \
+                 that they have, convert those in another unit, such as with `dataset.sql`, correct the source, or raise the limit"
+            }
+            None => {
+                "say how times are written with `dataset.series.format` and `zone` (without them they are ISO 8601 in UTC), \
+                 correct the source, or raise the limit"
+            }
+        }
     }
 
     pub(in crate::pipeline) async fn check_rejects(

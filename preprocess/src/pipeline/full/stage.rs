@@ -166,6 +166,7 @@ impl<'b> FullBuild<'b> {
         self.counts.groups = groups;
         lookback_leak::check(build.spec.series.as_deref(), rows).await?;
         warnings.extend(build.range_not_by_time(rows).await?);
+        warnings.extend(Box::pin(build.equal_documents(rows)).await?);
         let near_dup = staged.near_dup.as_ref();
         if let Some(near_dup) = near_dup.filter(|_| !build.cuts_documents()) {
             near_dup.audit(session, rows).await?;

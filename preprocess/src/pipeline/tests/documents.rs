@@ -97,6 +97,37 @@ async fn too_many_rows_without_a_text_are_counted_in_the_error_with_the_key_of_t
 }
 
 #[tokio::test]
+async fn documents_of_two_splits_that_differ_in_line_ends_or_outer_blanks_are_warned_of() {
+    let warning = async |texts: &[String], more: &str| {
+        let root = Store::memory();
+        land(&root, texts).await;
+        let dataset = format!("{DOCUMENTS}{more}");
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        assert_eq!(report.rows_in, texts.len() as u64);
+        let mut warnings = report.warnings.into_iter();
+        warnings.find(|warning| warning.code == "equal_documents")
+    };
+    let texts: Vec<String> = (0..200)
+        .map(|i| format!("note {i}\nof two lines\n"))
+        .collect();
+    assert_eq!(warning(&texts, "").await, None);
+    let crlf = texts.iter().map(|text| text.replace('\n', "\r\n"));
+    let ended = texts.iter().map(|text| format!("{text}\n"));
+    let trimmed = texts.iter().map(|text| text.trim().to_owned());
+    let copies: [Vec<String>; 3] = [crlf.collect(), ended.collect(), trimmed.collect()];
+    for copies in copies {
+        let both = [texts.clone(), copies].concat();
+        let found = warning(&both, "").await.unwrap();
+        assert_eq!(found.key.as_deref(), Some("dataset.near_dup"));
+        let part = "equal a training document but for line ends (CRLF or LF)";
+        assert!(found.message.contains(part), "{found:?}");
+        for more in ["near_dup = {}\n", "near_dup = { keep = \"all\" }\n"] {
+            assert_eq!(warning(&both, more).await, None, "{more}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn personal_data_is_out_of_every_shard_and_counted() {
     let root = Store::memory();
     let mut texts: Vec<String> = (0..50)

@@ -1,5 +1,6 @@
 //! Rows of a series with their past: their numbers are those of a build, bit for bit.
 
+mod gaps;
 mod missing_inputs;
 mod shared_instants;
 

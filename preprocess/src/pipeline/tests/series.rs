@@ -157,6 +157,30 @@ async fn a_time_that_clocks_skip_is_rejected_as_such_where_the_split_is_by_it_to
 }
 
 #[tokio::test]
+async fn numbers_that_are_no_times_in_their_unit_name_its_key() {
+    // The last rows have milliseconds.
+    let row = |i: i64| {
+        let seconds = 1_767_225_600 + 3_600 * i;
+        let at = if i < 30 { seconds } else { 1_000 * seconds };
+        vec![json!(at), json!(i), json!(i)]
+    };
+    let columns = [("at", Int64), ("v", Float64), ("y", Float64)];
+    let rows: Vec<Cells> = (0..40).map(row).collect();
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &columns).batch(&rows).await;
+    let dataset = format!(
+        "{}split = {{ train = 1.0, validation = 0.0, test = 0.0 }}\nseries = {{ time = \"at\", unit = \"s\" }}\n\
+         feature = [{{ name = \"m\", type = \"lag\", column = \"v\", rows = 1 }}]\n",
+        PLAIN.replace("max_reject_fraction = 1.0\n", "")
+    );
+    let error = build_with(&root, &dataset, 2).await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("time_unreadable: 10"), "{error}");
+    assert!(error.contains("`dataset.series.unit`"), "{error}");
+    assert!(!error.contains("dataset.series.format"), "{error}");
+}
+
+#[tokio::test]
 async fn spans_of_days_behind_a_day_of_23_hours_are_a_warning() {
     // Clocks of Rome are set forward on the 31st of March.
     let row = |i: i64| {

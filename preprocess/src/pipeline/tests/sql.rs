@@ -125,6 +125,65 @@ async fn rows_of_a_query_are_split_cleaned_and_set_aside_as_landed_ones_are() {
 }
 
 #[tokio::test]
+async fn a_query_that_repeats_rows_is_warned_of_unless_a_split_key_keeps_copies_together() {
+    let root = landed(0..120).await;
+    let twice =
+        "(select name, city from b union all select name, 'other' from b) s on a.shop = s.name";
+    let all = "select a.id, a.Price, s.city from a";
+    let repeated = format!("{all} left join {twice}");
+    for (sql, split, rows, expected) in [
+        (repeated.clone(), "", 240, true),
+        (format!("{all} join {twice}"), "", 240, true),
+        (repeated, "split = { key = [\"id\"] }\n", 240, false),
+        (
+            format!("{all} left join b s on a.shop = s.name"),
+            "",
+            120,
+            false,
+        ),
+        // Of a union both parts count.
+        (
+            "select id, Price from a union all select id, Price + 1 from a".into(),
+            "",
+            240,
+            false,
+        ),
+        // The table of more rows is the one that the query begins from.
+        (
+            "select b.city, a.id from b left join a on a.shop = b.name".into(),
+            "",
+            120,
+            true,
+        ),
+        (
+            "select b.city, a.id from b join a on a.shop = b.name".into(),
+            "",
+            120,
+            false,
+        ),
+    ] {
+        let dataset = format!("sql = \"\"\"{sql}\"\"\"\n{split}");
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        assert_eq!(report.rows_in, rows, "{sql}");
+        let mut found = report.warnings.iter();
+        let found = found.find(|warning| warning.code == "sql_repeats_rows");
+        assert_eq!(found.is_some(), expected, "{sql}: {found:?}");
+        let Some(warning) = found else { continue };
+        assert_eq!(warning.key.as_deref(), Some("dataset.sql"));
+        for part in [
+            &*format!("returns {rows} rows, and "),
+            "`dataset.split.key`",
+        ] {
+            assert!(warning.message.contains(part), "{part}: {warning:?}");
+        }
+    }
+    let manifest = read_manifest(&root.child("dataset")).await.unwrap();
+    let tables = manifest.counts.query_tables.into_iter();
+    let expected = [("a".to_owned(), 120), ("b".to_owned(), 3)];
+    assert_eq!(tables.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
 async fn a_query_reads_of_a_source_with_a_key_the_newest_rows() {
     let root = Store::memory();
     let mut zone = LandingZone::new(&root, "a", &[("id", Int64), ("x", Float64)]);

@@ -372,3 +372,49 @@ async fn windows_over_missing_rows_are_a_warning_unless_a_gap_ends_them() {
     let windows = |report: &DatasetReport| report.sequence.unwrap().windows;
     assert_eq!((windows(&report), windows(&ended)), (89, 86));
 }
+
+#[tokio::test]
+async fn a_seasonal_forecast_is_not_known_where_a_gap_hides_the_season_before() {
+    // Each hour the target falls by one. Five hours without rows are between two runs of twelve.
+    let hours = (0..12).chain(17..29);
+    let rows: Vec<Cells> = hours.map(|hour| reading(0, hour, hour)).collect();
+    let sequence = format!("{ALL}sequence = {{ length = 2, season = 6 }}\n");
+    let (_, report) = built(&rows, &sequence).await.unwrap();
+    let found: Vec<(u32, u64, f64)> = report
+        .naive
+        .iter()
+        .map(|forecast| {
+            let metrics = forecast.splits[&Split::Train];
+            (forecast.lag, metrics.windows, metrics.rmse)
+        })
+        .collect();
+    let [(1, 20, last), (6, 12, season)] = found[..] else {
+        panic!("{found:?}");
+    };
+    assert!((last - 1.0).abs() < 1e-4, "{last}");
+    assert!((season - 6.0).abs() < 1e-4, "{season}");
+}
+
+#[tokio::test]
+async fn an_entity_without_any_window_is_named() {
+    let mut rows: Vec<Cells> = (0..48).map(|hour| reading(0, hour, hour)).collect();
+    // Every third hour, each behind a gap, and an entity with fewer rows than a window needs.
+    rows.extend((0..16).map(|row| reading(1, row, 3 * row)));
+    rows.extend((0..2).map(|hour| reading(2, hour, hour)));
+    let sequence = format!("{ALL}passthrough = [\"who\"]\nsequence = {{ length = 3 }}\n");
+    let (_, report) = built(&rows, &sequence).await.unwrap();
+    let mut warnings = report.warnings.iter();
+    let found = warnings.find(|warning| warning.code == "entities_without_windows");
+    let found = found.unwrap_or_else(|| panic!("{:#?}", report.warnings));
+    for part in [
+        "1 of 3 entities have no window in any split, such as (who = `e1`): ",
+        "need 4 rows",
+        "their 16 usable rows apart",
+        "1 entity with fewer than 4",
+    ] {
+        assert!(found.message.contains(part), "{part}: {found:?}");
+    }
+    let (_, report) = built(&rows[..48], &sequence).await.unwrap();
+    let mut codes = report.warnings.iter().map(|warning| &warning.code);
+    assert!(codes.all(|code| code != "entities_without_windows"));
+}

@@ -241,7 +241,7 @@ fn place(plan: &LogicalPlan, column: &Column) -> Option<usize> {
 }
 
 /// The tables that a plan reads. A source is a view, so it is a plan of its own under its name; below that nothing has a name.
-fn tables_of(plan: &LogicalPlan) -> BTreeSet<String> {
+pub(super) fn tables_of(plan: &LogicalPlan) -> BTreeSet<String> {
     let mut tables = BTreeSet::new();
     for input in plan.inputs() {
         tables.extend(tables_of(input));
