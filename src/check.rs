@@ -5,9 +5,11 @@ mod dataset_columns;
 mod empty_features;
 mod few_rows;
 mod initial_weights;
+mod named_values;
 mod problems;
 mod rejects;
 mod rows_looked_at;
+mod series_times;
 mod stored_images;
 mod unique_texts;
 mod version_samples;
@@ -30,6 +32,7 @@ use self::{
     initial_weights::CheckedWeights,
     problems::{CompleteReason, FoundProblems},
     rows_looked_at::RowsLookedAt,
+    series_times::rows_with_times,
 };
 use crate::{
     exit::Outcome,
@@ -236,7 +239,8 @@ pub(crate) async fn check(
         let plain = warn_of_plain_secrets(source, is_offline);
         if !is_offline {
             let only = Some(&source.name);
-            match Box::pin(feedline_ingest::preview(config, only, 0, ingest)).await {
+            let rows = rows_with_times(config);
+            match Box::pin(feedline_ingest::preview(config, only, rows, ingest)).await {
                 Ok(seen) => {
                     seen.iter().for_each(|preview| found.take(preview, source));
                     previews.extend(seen);

@@ -4,9 +4,11 @@ mod advice;
 mod archive;
 mod folder;
 mod location;
+mod number_query;
 mod numbers;
 mod pipeline;
 mod table;
+mod table_headers;
 
 use std::fmt;
 
@@ -19,7 +21,7 @@ pub(crate) use self::{
     location::{Content, Location, is_data_file},
     numbers::{NumberFormat, has_decimal_commas, is_number_column, numbers},
     pipeline::{Hints, Pagination, source_text, text},
-    table::{ColumnRoles, Dropped},
+    table::{ColumnRoles, Dropped, has_empty_header},
 };
 use crate::output::{Text, counted, line, shell_word};
 

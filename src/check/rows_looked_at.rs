@@ -11,9 +11,11 @@ use feedline_storage::Store;
 use serde_json::Value;
 
 use super::{
-    checked_source::CheckedSource, few_rows::judge_few_rows, stored_images::warn_of_stored_images,
+    checked_source::CheckedSource, few_rows::judge_few_rows, named_values::warn_of_named_values,
+    series_times::judge_series_times, stored_images::warn_of_stored_images,
     unique_texts::judge_unique_texts,
 };
+use crate::init::has_empty_header;
 
 /// Rows that were looked at, and the dataset that is built of them.
 #[derive(Debug)]
@@ -38,7 +40,12 @@ impl RowsLookedAt<'_> {
         }
         self.judge_build_rejects(sources);
         if let ([preview], [source], [named]) = (self.previews, sources, &self.config.source[..]) {
+            judge_series_times(self.settings, preview, source, self.reject_limit());
             judge_unique_texts(self.settings, self.dataset, preview, source);
+            let targets = &self.dataset.targets;
+            let named_values =
+                warn_of_named_values(self.settings, targets, preview, self.reject_limit());
+            source.warnings.extend(named_values);
             judge_few_rows(self.settings, preview, (&named.name, source), root).await;
         }
     }
@@ -78,6 +85,20 @@ impl RowsLookedAt<'_> {
             columns.filter(|column| column.numbers_rows && by_default.contains(&column.name));
         let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
         source.warnings.extend(looks_like_row_number(&names));
+        let mut columns = preview.columns.iter();
+        let index = columns.next().filter(|column| {
+            let is_unique = column.compared > 1 && column.distinct == column.compared;
+            is_unique && !column.numbers_rows && has_empty_header(&column.name, preview)
+        });
+        let index = index.filter(|column| by_default.contains(&column.name));
+        source.warnings.extend(index.map(|column| {
+            let message = format!(
+                "`{}` has an empty header and another number in each row looked at, as the index that pandas writes, and is a \
+                 feature; leave it out with `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+                column.name
+            );
+            Warning::new("looks_like_row_number", message).with_key("dataset.drop")
+        }));
     }
 
     /// Warns of a first source whose rows have newer versions, where the content of a row decides its split.

@@ -11,7 +11,10 @@ use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
 use feedline_readers::file_format::is_image;
 
-use super::location::{Content, FileClass, Location, UnlabelledImages, class_of};
+use super::{
+    location::{Content, FileClass, Location, UnlabelledImages, class_of},
+    table_headers::describe_other_tables,
+};
 use crate::output::counted;
 
 /// Maximum number of examined entries of a folder.
@@ -83,7 +86,16 @@ pub(super) fn of_folder(folder: &Path, given: &str, name: String) -> anyhow::Res
     let others = files
         .iter()
         .filter(|path| !path.to_string_lossy().ends_with(&ending));
+    let other_tables = match ending.as_str() {
+        ".csv" => {
+            let read = most.iter().map(|path| path.as_path());
+            let read = read.filter(|path| path.to_string_lossy().ends_with(&ending));
+            describe_other_tables(folder, read)
+        }
+        _ => None,
+    };
     Ok(Location {
+        other_tables,
         left_out: left_out(
             others,
             "`source.url` names the commonest ending alone",

@@ -90,6 +90,8 @@ pub(crate) struct Location {
     pub(crate) max_columns: Option<usize>,
     /// Files of a folder that the pattern in `url` does not match, for a message.
     pub(crate) left_out: Option<String>,
+    /// Files of a folder that are read though they are other tables, for a message.
+    pub(crate) other_tables: Option<String>,
     /// True if texts of an archive are in folders.
     pub(crate) has_folders: bool,
     /// Members of an archive that are read as texts without the extension of one, for a message.
@@ -138,6 +140,7 @@ impl Location {
     /// Decisions by the data itself, each with its key.
     pub(crate) fn decisions(&self) -> Vec<String> {
         let mut decisions: Vec<String> = self.left_out.iter().cloned().collect();
+        decisions.extend(self.other_tables.clone());
         decisions.extend(self.other_members.clone());
         decisions.extend(self.unlabelled.as_ref().map(UnlabelledImages::decision));
         if let Some(encoding) = &self.encoding {
@@ -295,6 +298,7 @@ impl Location {
             number_settings: Vec::new(),
             max_columns: None,
             left_out: None,
+            other_tables: None,
             has_folders: false,
             other_members: None,
             unlabelled: None,

@@ -43,6 +43,16 @@ pub(crate) fn is_number_column(preview: &SourcePreview, name: &str) -> bool {
     columns.any(|column| column.name == name && is_number(column))
 }
 
+/// Returns true if the texts of column `name` are numbers with a decimal comma in some rows and a decimal point
+/// in others.
+pub(super) fn has_mixed_decimals(name: &str, preview: &SourcePreview) -> bool {
+    let item = format!("`{name}` (");
+    let mut warnings = preview.warnings.iter();
+    warnings.any(|warning| {
+        warning.code == "mixed_decimal_separators" && warning.message.contains(&item)
+    })
+}
+
 fn is_number(column: &ColumnPreview) -> bool {
     matches!(
         column.column_type,
@@ -67,45 +77,4 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
     })?;
     let key = warning.key.as_deref()?;
     Some(key.replace("<name>", name))
-}
-
-/// Settings of a dataset that make a number of the digits in the text column `name`.
-pub(super) fn number_by_sql(name: &str, source: &str) -> String {
-    let number = format!("{} number", name.trim());
-    let sql = format!(
-        "select *, cast(regexp_replace({}, '[^0-9.-]', '', 'g') as double) as {} from {}",
-        identifier(name),
-        identifier(&number),
-        identifier(source)
-    );
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    format!(
-        "if it is a number with other characters, set `dataset.sql = {}`, `dataset.target = {}` and `{name}` in `dataset.drop`",
-        quoted(&sql),
-        quoted(&number)
-    )
-}
-
-/// A name in double quotes of SQL.
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-#[cfg(test)]
-mod tests {
-    use feedline_schemas::config::load;
-
-    use super::*;
-
-    #[test]
-    fn the_query_that_makes_a_number_of_a_text_is_valid_toml() {
-        let advice = number_by_sql(" price \"x\" ", "shop");
-        let settings: Vec<&str> = advice.split('`').skip(1).step_by(2).collect();
-        let settings = settings[..2].join("\n");
-        let text = format!("{settings}\n[pipeline]\nname = \"p\"\n");
-        let dataset = load("p.toml", &text, &[]).unwrap().config.dataset.unwrap();
-        assert_eq!(dataset.targets(), ["price \"x\" number"]);
-        let expected = r#"select *, cast(regexp_replace(" price ""x"" ", '[^0-9.-]', '', 'g') as double) as "price ""x"" number" from "shop""#;
-        assert_eq!(dataset.sql.as_deref(), Some(expected));
-    }
 }

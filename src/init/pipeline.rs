@@ -538,6 +538,7 @@ mod tests {
                 has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
                 left_out: Some("2 files are not read".to_owned()),
+                other_tables: None,
                 has_folders: false,
                 other_members: None,
                 unlabelled: None,

@@ -1,15 +1,21 @@
 //! Target, features and keys of a table, from a preview of its columns.
 
 mod image_columns;
+mod split_columns;
 mod text_dates;
+
+use std::collections::BTreeSet;
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_preprocess::MAX_REJECT_FRACTION;
 use feedline_schemas::record::ColumnType;
 use serde::Serialize;
 
-use self::text_dates::{find_text_dates, looks_like_dates};
-use super::numbers::{number_by_sql, number_key};
+use self::text_dates::looks_like_dates;
+use super::{
+    number_query::number_by_sql,
+    numbers::{has_mixed_decimals, number_key},
+};
 use crate::output::counted;
 
 /// Names of columns that a model usually predicts.
@@ -91,6 +97,7 @@ impl ColumnRoles {
             found.choose_task(preview, MAX_CLASSES);
             found.choose_split(preview);
             found.review_row_numbers(columns);
+            found.review_epochs(columns);
         } else {
             // A named target is of another model.
             let texts = columns.iter().filter(|c| is_prose(c) && target.is_none());
@@ -204,7 +211,7 @@ impl ColumnRoles {
         self.decisions.push(format!(
             "`{}` has {} in {}, so the task is {task}; `dataset.task = \"{other}\"` changes it",
             target.name,
-            counted(target.distinct, "distinct value"),
+            counted_classes(target),
             counted(target.compared, "row")
         ));
         self.decisions.extend(doubt_classes(target, preview));
@@ -233,41 +240,6 @@ impl ColumnRoles {
             .collect();
         self.decisions.extend(reviews);
     }
-
-    /// Finds the columns that a split can be made by: timestamps and an entity with several rows.
-    fn choose_split(&mut self, preview: &SourcePreview) {
-        let columns = &preview.columns;
-        let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
-        let target = self.target.as_ref();
-        let is_entity = |column: &&ColumnPreview| {
-            names_entity(&column.name)
-                && target != Some(&column.name)
-                && column.compared >= MIN_ROWS
-                && column.distinct > 1
-                && column.distinct < column.compared
-        };
-        let name_of = |column: &ColumnPreview| column.name.clone();
-        self.time = columns.iter().find(is_time).map(name_of);
-        self.entity = columns.iter().find(is_entity).map(name_of);
-        if let Some(entity) = &self.entity {
-            self.decisions.push(format!(
-                "rows of one `{entity}` share a split, so that none is in training and test; `dataset.split.key` changes it"
-            ));
-        }
-        if self.time.is_none()
-            && let Some(dates) = find_text_dates(preview, self.target.as_deref())
-        {
-            (self.time, self.dates) = (Some(dates.column), Some(dates.setting));
-        }
-        if let Some(time) = &self.time {
-            let dates = self.dates.as_ref();
-            let set = dates.map(|setting| format!("set `{setting}` of the source and "));
-            self.decisions.push(format!(
-                "rows are split by a hash, not by `{time}`; to test on the newest rows, {}use the commented lines with `by = \"time\"`",
-                set.unwrap_or_default()
-            ));
-        }
-    }
 }
 
 fn check_exists(target: &str, columns: &[ColumnPreview]) -> anyhow::Result<()> {
@@ -280,6 +252,10 @@ fn check_exists(target: &str, columns: &[ColumnPreview]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Advice for a text with digits that no query surely reads as a number.
+const NO_QUERY: &str = "if it is a number with other characters, make one by a query in `dataset.sql` that has no value for each cell \
+                        of another form: to remove characters from all cells makes wrong numbers";
+
 /// Doubt about a target of text with too many distinct values for classes, and the way to a number.
 fn doubt_classes(target: &ColumnPreview, preview: &SourcePreview) -> Option<String> {
     if target.column_type != Some(ColumnType::Utf8) || !is_mostly_distinct(target) {
@@ -288,9 +264,14 @@ fn doubt_classes(target: &ColumnPreview, preview: &SourcePreview) -> Option<Stri
     let ColumnPreview { name, distinct, .. } = target;
     let has_digits = |text: &&String| text.contains(|c: char| c.is_ascii_digit());
     let are_numbers = target.samples.iter().filter(has_digits).count() == target.samples.len();
-    let way = match are_numbers {
-        true => number_by_sql(name, &preview.source),
-        false => "another target may be meant, see `dataset.target`".to_owned(),
+    let way = if has_mixed_decimals(name, preview) {
+        "as numbers with a decimal comma in some rows and a decimal point in others it needs a source for each, see \
+         `csv.decimal_separator`"
+            .to_owned()
+    } else if are_numbers {
+        number_by_sql(target, &preview.source).unwrap_or_else(|| NO_QUERY.to_owned())
+    } else {
+        "another target may be meant, see `dataset.target`".to_owned()
     };
     Some(format!(
         "`{name}` is text with {distinct} distinct values, and a build rejects rows of a class without a training row; {way}"
@@ -347,6 +328,12 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(ColumnType::Utf8) if looks_like_dates(name, preview) => Some(
             "dates that land as text until `contract.dates` is set; as timestamps they are no feature either",
         ),
+        Some(ColumnType::Utf8) if column.are_times => {
+            Some("dates that land as text; as timestamps they are no feature either")
+        }
+        Some(ColumnType::Utf8) if has_mixed_decimals(name, preview) => Some(
+            "numbers with a decimal comma in some rows and a decimal point in others; they land as text",
+        ),
         Some(ColumnType::Utf8) if is_mostly_distinct(column) => {
             if let Some(key) = number_key(name, preview) {
                 return Some(format!(
@@ -361,6 +348,11 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         }
         Some(ColumnType::Int64) if (is_unique || *numbers_rows) && is_index_name(name) => {
             Some("a row number by its name")
+        }
+        Some(ColumnType::Int64)
+            if (is_unique || *numbers_rows) && has_empty_header(name, preview) =>
+        {
+            Some("a row number by its empty header")
         }
         Some(_) if *compared >= MIN_ROWS && *distinct == 1 && are_all_compared => {
             return Some(format!("one value in all {rows} rows"));
@@ -393,6 +385,14 @@ fn names_entity(name: &str) -> bool {
             .iter()
             .any(|end| lower.ends_with(end))
         || is_camel && name.len() > 2
+}
+
+/// Returns true for the first column without a name in its header, as pandas writes an index. Where no column has
+/// a name, there is no header.
+pub(crate) fn has_empty_header(name: &str, preview: &SourcePreview) -> bool {
+    let mut columns = preview.columns.iter();
+    let is_first = columns.next().is_some_and(|first| first.name == name);
+    is_first && name == "column_1" && columns.any(|column| !column.name.starts_with("column_"))
 }
 
 fn is_index_name(name: &str) -> bool {
@@ -452,13 +452,57 @@ fn may_be_target(column: &ColumnPreview, rows: u64) -> bool {
     }
 }
 
-/// Returns true for text, booleans, and up to `max_classes` distinct integers.
+/// Returns true for text, booleans, and up to `max_classes` distinct whole numbers, such as `0.0` and `1.0`.
 fn is_class(column: &ColumnPreview, max_classes: u64) -> bool {
+    let is_few = |distinct: u64| column.compared >= MIN_ROWS && distinct <= max_classes;
     match column.column_type {
         Some(ColumnType::Utf8 | ColumnType::Bool) => true,
-        Some(ColumnType::Int64) => column.compared >= MIN_ROWS && column.distinct <= max_classes,
+        Some(ColumnType::Int64) => is_few(distinct_numbers(column).unwrap_or(column.distinct)),
+        Some(ColumnType::Float64) => distinct_whole_numbers(column).is_some_and(is_few),
         _ => false,
     }
+}
+
+/// Distinct values of a target, for a message: `1` and `1.0` are one number.
+fn counted_classes(target: &ColumnPreview) -> String {
+    let whole = distinct_whole_numbers(target);
+    if target.column_type == Some(ColumnType::Float64)
+        && let Some(whole) = whole
+    {
+        return counted(whole, "distinct whole number");
+    }
+    let distinct = distinct_numbers(target).unwrap_or(target.distinct);
+    let is_float = target.column_type == Some(ColumnType::Float64);
+    match is_float && target.value_counts.is_some() {
+        true => counted(distinct, "distinct number") + ", not all whole,",
+        false => counted(distinct, "distinct value"),
+    }
+}
+
+/// Number of distinct numbers; none where the values are many, or no plain numbers.
+fn distinct_numbers(column: &ColumnPreview) -> Option<u64> {
+    count_numbers(column, |_| true)
+}
+
+/// The same of whole numbers; none if any has a fraction.
+fn distinct_whole_numbers(column: &ColumnPreview) -> Option<u64> {
+    count_numbers(column, |number| number.fract() == 0.0)
+}
+
+fn count_numbers(column: &ColumnPreview, fits: impl Fn(f64) -> bool) -> Option<u64> {
+    let numeric = [ColumnType::Int64, ColumnType::Float64];
+    column.column_type.filter(|found| numeric.contains(found))?;
+    let texts = column.value_counts.as_ref()?.keys();
+    let numbers: Option<BTreeSet<String>> = texts
+        .map(|text| {
+            let number: f64 = text.parse().ok()?;
+            // The sum makes 0 of -0.
+            fits(number).then(|| (number + 0.0).to_string())
+        })
+        .collect();
+    numbers
+        .filter(|numbers| !numbers.is_empty())
+        .map(|numbers| numbers.len() as u64)
 }
 
 #[cfg(test)]

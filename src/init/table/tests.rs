@@ -356,3 +356,173 @@ fn a_split_by_dates_that_land_as_text_needs_their_format() {
     assert_eq!(found(unclear).0, "contract.dates");
     assert_eq!(found("no usual format fits all").0, "contract.dates");
 }
+
+#[test]
+fn the_identifier_that_repeats_is_the_key_in_any_order_and_equal_rows_are_no_repeats() {
+    let row = column("row_id", ColumnType::Int64, 101, 100);
+    let account = column("account_id", ColumnType::Int64, 101, 30);
+    let key = |columns: [&ColumnPreview; 2], repeated: u64| {
+        let mut all: Vec<ColumnPreview> = columns.into_iter().cloned().collect();
+        all.push(column("age", ColumnType::Int64, 101, 40));
+        all.push(column("price", ColumnType::Float64, 101, 90));
+        let table = SourcePreview {
+            rows: 101,
+            repeated,
+            ..preview(all)
+        };
+        ColumnRoles::decide(&table, Some("price")).unwrap().entity
+    };
+    for repeated in [0, 1] {
+        assert_eq!(key([&row, &account], repeated).unwrap(), "account_id");
+        assert_eq!(key([&account, &row], repeated).unwrap(), "account_id");
+    }
+    let other = column("city", ColumnType::Utf8, 101, 5);
+    assert_eq!(key([&row, &other], 1), None);
+    assert_eq!(key([&row, &other], 0).unwrap(), "row_id");
+}
+
+#[test]
+fn other_identifiers_that_repeat_are_named() {
+    let table = preview(vec![
+        column("shop_id", ColumnType::Int64, 100, 30),
+        column("customer_id", ColumnType::Int64, 100, 40),
+        column("age", ColumnType::Int64, 100, 40),
+        column("price", ColumnType::Float64, 100, 90),
+    ]);
+    let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+    assert_eq!(found.entity.as_deref(), Some("shop_id"));
+    let mut decisions = found.decisions.iter();
+    let named = "changes it, also to `customer_id`, in which rows repeat too";
+    assert!(
+        decisions.any(|decision| decision.ends_with(named)),
+        "{:?}",
+        found.decisions
+    );
+}
+
+#[test]
+fn a_first_column_without_a_name_is_a_row_number_where_the_others_have_one() {
+    let dropped = |second: &str| {
+        let mut table = preview(vec![
+            column("column_1", ColumnType::Int64, 100, 100),
+            column(second, ColumnType::Int64, 100, 40),
+            column("price", ColumnType::Float64, 100, 90),
+        ]);
+        if second == "column_2" {
+            table.columns[2].name = "column_3".to_owned();
+        }
+        let found = ColumnRoles::decide(&table, None).unwrap();
+        let dropped = found.dropped.into_iter();
+        dropped.map(|dropped| dropped.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(dropped("age"), ["a row number by its empty header"]);
+    assert_eq!(dropped("column_2"), [""; 0]);
+}
+
+#[test]
+fn strings_of_iso_dates_are_the_time_of_a_split_and_no_feature() {
+    let dates = ColumnPreview {
+        are_times: true,
+        ..column("when", ColumnType::Utf8, 100, 90)
+    };
+    let table = preview(vec![
+        dates,
+        column("age", ColumnType::Int64, 100, 40),
+        column("price", ColumnType::Float64, 100, 90),
+    ]);
+    let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+    assert_eq!(found.dropped[0].column, "when");
+    assert_eq!((found.time.as_deref(), found.dates), (Some("when"), None));
+}
+
+#[test]
+fn integers_in_the_range_of_times_are_reviewed() {
+    let reviewed = |samples: [&str; 2]| {
+        let column_of_samples = ColumnPreview {
+            samples: samples.map(str::to_owned).to_vec(),
+            ..column("when", ColumnType::Int64, 100, 90)
+        };
+        let table = preview(vec![
+            column_of_samples,
+            column("price", ColumnType::Float64, 100, 90),
+        ]);
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        assert!(found.dropped.is_empty());
+        let mut decisions = found.decisions.into_iter();
+        decisions.find(|decision| decision.contains("since 1970"))
+    };
+    let milliseconds = reviewed(["1704067200000", "1735603200000"]).unwrap();
+    assert!(milliseconds.contains("of milliseconds since 1970, such as `1704067200000`"));
+    assert!(
+        reviewed(["1704067200", "1735603200"])
+            .unwrap()
+            .contains("of seconds since")
+    );
+    assert_eq!(reviewed(["12", "1704067200"]), None);
+}
+
+#[test]
+fn few_whole_numbers_are_classes_in_any_notation() {
+    let task = |values: &[&str]| {
+        let counts = values.iter().map(|value| ((*value).to_owned(), 50));
+        let target = ColumnPreview {
+            value_counts: Some(counts.collect()),
+            ..column("y", ColumnType::Float64, 100, values.len() as u64)
+        };
+        let table = preview(vec![column("age", ColumnType::Int64, 100, 40), target]);
+        let found = ColumnRoles::decide(&table, Some("y")).unwrap();
+        (found.is_class, found.decisions[0].clone())
+    };
+    for values in [&["0.0", "1.0"][..], &["0", "0.0", "1", "1.0"]] {
+        let (is_class, decision) = task(values);
+        assert!(is_class, "{values:?}");
+        let begin = "`y` has 2 distinct whole numbers in 100 rows, so the task is classification";
+        assert!(decision.starts_with(begin), "{decision}");
+    }
+    let (is_class, decision) = task(&["0.5", "1.0"]);
+    assert!(!is_class);
+    let begin = "`y` has 2 distinct numbers, not all whole, in 100 rows, so the task is regression";
+    assert!(decision.starts_with(begin), "{decision}");
+}
+
+#[test]
+fn a_target_with_both_decimal_separators_gets_no_query() {
+    let with = |message: &str| {
+        let target = ColumnPreview {
+            samples: vec!["EUR 1,5".to_owned(), "EUR 23,75".to_owned()],
+            ..column("y", ColumnType::Utf8, 1000, 900)
+        };
+        let mut table = preview(vec![column("age", ColumnType::Int64, 1000, 40), target]);
+        table.warnings = vec![Warning::new("mixed_decimal_separators", message)];
+        let found = ColumnRoles::decide(&table, Some("y")).unwrap();
+        found.decisions.concat()
+    };
+    let mixed = with("`y` (`1,5`, `1.5`): numbers");
+    assert!(
+        mixed.contains("needs a source for each") && !mixed.contains("dataset.sql"),
+        "{mixed}"
+    );
+    assert!(with("`x` (`1,5`, `1.5`): numbers").contains("regexp_like("));
+}
+
+#[test]
+fn an_identifier_that_may_be_missing_wherever_there_is_a_target_is_no_key() {
+    let key = |without_target: u64| {
+        let house = ColumnPreview {
+            missing: 54,
+            ..column("house_id", ColumnType::Int64, 46, 20)
+        };
+        let price = ColumnPreview {
+            missing: without_target,
+            ..column("price", ColumnType::Float64, 50, 50)
+        };
+        let table = preview(vec![
+            house,
+            column("age", ColumnType::Int64, 100, 40),
+            price,
+        ]);
+        ColumnRoles::decide(&table, Some("price")).unwrap().entity
+    };
+    assert_eq!(key(46), None);
+    assert_eq!(key(30).as_deref(), Some("house_id"));
+}
