@@ -27,7 +27,7 @@ pub struct CheckpointHeader {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// Optimizer steps taken.
+    /// Steps, one per batch, with those that were left out.
     pub step: Step,
     /// Epoch in progress.
     pub epoch: Epoch,
@@ -160,12 +160,16 @@ pub struct WorstSample {
     pub loss: f64,
     /// Its key, 16 hexadecimal digits.
     pub key: String,
-    /// Index of its source in the manifest's `sources`.
-    pub source: u64,
+    /// Index of its source in the manifest's `sources`; absent, as are `sequence` and `row`, where `dataset.sql` made the rows:
+    /// they have no place in the landing zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<u64>,
     /// Log sequence of the batch of that source that it was landed with.
-    pub sequence: Sequence,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
     /// Its row in that batch.
-    pub row: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
     /// Its target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetValue>,

@@ -9,7 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    dataset::{AddedReport, DatasetReport, EditReport, ExpectReport, FeatureShift, VerifyReport},
+    dataset::{
+        AddedReport, DatasetReport, EditReport, ExpectReport, FeatureShift, PruneReport,
+        VerifyReport,
+    },
     inference::{
         GenerateReport, GeneratedEnd, GeneratedText, GeneratingRule, PredictReport, PredictedJoin,
     },

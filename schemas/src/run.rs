@@ -71,8 +71,11 @@ pub struct RunRecord {
     /// Time of its end, in milliseconds since 1970; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// Steps taken.
+    /// Steps, one per batch, with those that were left out.
     pub step: u64,
+    /// Steps left out, since their gradient overflowed f16; absent where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_steps: u64,
     /// Steps of all epochs.
     pub steps_planned: u64,
     /// Epochs finished.

@@ -69,12 +69,7 @@ impl Text for TrainReport {
         for source in &self.mixture {
             write_mixed(source, &self.mixture, out)?;
         }
-        if self.skipped_batches > 0 {
-            line(out, "left out", counted(self.skipped_batches, "batch"))?;
-        }
-        if self.rollbacks > 0 {
-            line(out, "went back", counted(self.rollbacks, "time"))?;
-        }
+        write_left_out(self, out)?;
         if let Some(from) = &self.continued_from {
             used_run::write_continued(from, out)?;
         }
@@ -90,6 +85,25 @@ impl Text for TrainReport {
         line(out, "metrics", &self.metrics)?;
         line(out, "report", &self.report)
     }
+}
+
+/// Steps and batches that moved no weight, and rollbacks.
+fn write_left_out(report: &TrainReport, out: &mut String) -> fmt::Result {
+    if report.dropped_steps > 0 {
+        let text = format!(
+            "{} of {}, whose gradient overflowed f16: no weight moved",
+            counted(report.dropped_steps, "step"),
+            grouped(report.steps)
+        );
+        line(out, "dropped", text)?;
+    }
+    if report.skipped_batches > 0 {
+        line(out, "left out", counted(report.skipped_batches, "batch"))?;
+    }
+    if report.rollbacks > 0 {
+        line(out, "went back", counted(report.rollbacks, "time"))?;
+    }
+    Ok(())
 }
 
 fn write_training_images(images: &ImagesReport, out: &mut String) -> fmt::Result {
@@ -204,4 +218,25 @@ fn write_metrics(
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_overflowed_are_counted() {
+        let text = |dropped_steps| {
+            let report = TrainReport {
+                steps: 15,
+                dropped_steps,
+                ..TrainReport::default()
+            };
+            let mut out = String::new();
+            report.write(&mut out).unwrap();
+            out
+        };
+        assert!(text(12).contains("12 steps of 15"), "{}", text(12));
+        assert!(!text(0).contains("dropped"), "{}", text(0));
+    }
 }

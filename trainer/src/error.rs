@@ -38,7 +38,8 @@ pub enum Error {
     },
     /// Nothing was trained yet.
     #[error(
-        "there is no checkpoint in `{url}` for this configuration and dataset; train first (`feedline train PIPELINE.toml`)"
+        "there is no checkpoint in `{url}`; train that run first (`feedline train PIPELINE.toml` with its configuration and \
+         dataset)"
     )]
     NoCheckpoint {
         /// Run folder.
@@ -113,25 +114,54 @@ pub enum Error {
         /// Reason that the newest was refused.
         source: Box<Self>,
     },
-    /// A loss or a gradient is NaN or infinite. The weights are those of before the step.
+    /// A loss or a gradient of a step is NaN or infinite. The weights are those of before the step.
     #[error(
-        "stopped at step `{step}` of epoch `{number}`: the {what} on the {split} split is `{value}`; samples of that \
+        "stopped at step `{step}` of epoch `{number}`: the {what} on the train split is `{value}`; samples of that \
          batch have keys {keys}; the weights were not changed: look at these samples, or lower `train.learning_rate`",
         number = .epoch.next()
     )]
     NotFinite {
-        /// Steps taken before this one.
+        /// The step, from 1, as `metrics.jsonl` counts.
         step: Step,
         /// Epoch in progress, from 0; the message counts from 1.
         epoch: Epoch,
         /// `loss` or `gradient norm`.
         what: &'static str,
+        /// The value.
+        value: f64,
+        /// Keys of a few samples as hexadecimal text: those whose own loss is not finite, or else the first ones.
+        keys: String,
+    },
+    /// A loss on a split that is measured is NaN or infinite.
+    #[error(
+        "the loss on the {split} split is `{value}`, measured after step `{step}`; samples of that batch have keys {keys}; \
+         `train.guard.not_finite` holds for training batches only: correct or remove these samples and build the dataset \
+         again (a target may be too large for a loss in f32); where they are right, lower `train.learning_rate`"
+    )]
+    LossNotFinite {
+        /// Steps that made the weights, with those that were left out.
+        step: Step,
         /// Split the batch is of.
         split: Split,
         /// The value.
         value: f64,
         /// Keys of a few samples as hexadecimal text: those whose own loss is not finite, or else the first ones.
         keys: String,
+    },
+    /// No step of a training in f16 has moved the weights.
+    #[error(
+        "no step has moved the weights, which are those of the start: the gradient overflowed f16 in {dropped} of {steps}; \
+         begin with a lower scale of the loss (`train.loss_scale.initial`), such as `{scale}`, which it has now, or set \
+         `train.precision` to `bf16` or `f32`",
+        steps = counted(*steps, "step")
+    )]
+    NoUpdate {
+        /// Steps that were left out, as their gradient overflowed.
+        dropped: u64,
+        /// Steps, with those that were left out for another reason.
+        steps: u64,
+        /// Scale of the next step.
+        scale: f64,
     },
     /// Too many batches were left out.
     #[error(
@@ -157,7 +187,7 @@ pub enum Error {
         times = counted(*rollbacks as u64, "time")
     )]
     Diverged {
-        /// Steps taken before this one.
+        /// The step, from 1, as `metrics.jsonl` counts.
         step: Step,
         /// Epoch in progress, from 0; the message counts from 1.
         epoch: Epoch,
@@ -302,6 +332,8 @@ impl Classified for Error {
             | Self::Damaged { .. }
             | Self::AllDamaged { .. }
             | Self::NotFinite { .. }
+            | Self::LossNotFinite { .. }
+            | Self::NoUpdate { .. }
             | Self::TooManySkipped { .. }
             | Self::Diverged { .. } => ErrorKind::Data,
             Self::Interrupted { .. }

@@ -49,6 +49,7 @@ mod plan;
 mod predict;
 mod random;
 mod reporting;
+mod resume;
 mod session;
 mod summary;
 pub mod tune;
@@ -86,6 +87,7 @@ pub use crate::{
         text_scores::TextScorer,
     },
     reporting::runs,
+    resume::Resume,
     session::{
         initial_weights::check_init,
         train::{train, train_with},
@@ -111,16 +113,4 @@ pub struct Context {
     pub stop: Arc<AtomicBool>,
     /// Ranks that train together with the caller.
     pub group: Group,
-}
-
-/// Handling of a run folder that already has checkpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
-    /// Start from nothing; refuse a run folder that has checkpoints.
-    Fresh,
-    /// Resume from the newest checkpoint that can be read, or start when there is none.
-    Continue,
-    /// As [`Resume::Continue`]; when there is no checkpoint, continue from that of the newest run that differs only in its
-    /// length or learning rate.
-    Prolong,
 }

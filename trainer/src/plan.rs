@@ -47,6 +47,8 @@ pub(crate) struct RunPlan {
     pub(crate) dataset_url: String,
     /// Treatment of images, where there are some.
     pub(crate) images: Option<ImagesReport>,
+    /// True if `dataset.sql` made the rows: their origins name no landed rows.
+    pub(crate) is_of_query: bool,
 }
 
 /// Names of what a model reads.
@@ -191,7 +193,7 @@ pub(crate) fn context(config: &TrainConfig) -> usize {
 /// Position of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Position {
-    /// Steps taken.
+    /// Steps, one per batch, with those that were left out.
     pub(crate) step: Step,
     /// Epoch in progress.
     pub(crate) epoch: Epoch,
@@ -213,6 +215,16 @@ impl Position {
     /// Updates that made the weights: the steps without those whose batches were left out or stepped past.
     pub(crate) const fn updates(&self) -> u64 {
         self.step.get() - self.guard.dropped
+    }
+
+    /// Steps that were left out, as their gradient overflowed f16.
+    pub(crate) fn dropped_steps(&self) -> u64 {
+        self.loss_scale.as_ref().map_or(0, |scale| scale.dropped)
+    }
+
+    /// Returns true if steps were left out, as their gradient overflowed f16, and none has moved the weights.
+    pub(crate) fn has_only_dropped(&self) -> bool {
+        self.dropped_steps() > 0 && self.updates() == 0
     }
 }
 

@@ -240,6 +240,7 @@ impl<'a, D: Data> TrainSession<'a, D> {
             (status.loss, status.data_wait_share) = (Some(loss), self.meter.total_wait_share());
             let guard = &self.position.guard;
             status.skipped_steps = guard.dropped;
+            status.dropped_steps = self.position.dropped_steps();
             status.rollbacks = guard.rollbacks.len() as u64;
         }
         let epoch = self.position.epoch.next();

@@ -389,6 +389,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> RunPlan {
         init: None,
         dataset_url: "memory:toy".into(),
         images: None,
+        is_of_query: false,
     }
 }
 
@@ -504,6 +505,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         updated_ms: 1_700_000_060_000,
         ended_ms: Some(1_700_000_060_000),
         step: 4,
+        dropped_steps: 0,
         steps_planned: 8,
         epochs: 1,
         parameters: 17,
@@ -518,9 +520,9 @@ pub(crate) fn record(name: &str) -> RunRecord {
             worst: vec![WorstSample {
                 loss: 3.0,
                 key: "00000000000000ff".into(),
-                source: 0,
-                sequence: Sequence::new(1),
-                row: 7,
+                source: Some(0),
+                sequence: Some(Sequence::new(1)),
+                row: Some(7),
                 target: None,
                 prediction: None,
             }],

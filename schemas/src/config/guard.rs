@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
-    /// Action for a batch whose loss or gradient is NaN or infinite: the run ends (`stop`), or the
-    /// batch is skipped, counted and named (`skip`). Neither changes the weights. Default `stop`.
+    /// Action for a training batch whose loss or gradient is NaN or infinite: the run ends (`stop`),
+    /// or the batch is skipped, counted and named (`skip`). Neither changes the weights. Such a loss
+    /// on the validation split always ends the run; on the test split, the report has a warning and
+    /// no test metrics. Default `stop`.
     pub not_finite: NotFinitePolicy,
     /// Most batches that are skipped in `window_steps` steps before the run ends, 0 to 10,000.
     /// Default 10.

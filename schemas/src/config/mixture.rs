@@ -21,7 +21,8 @@ pub struct TrainMixture {
     /// each sample were drawn by weight.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stratified: bool,
-    /// Order: number of samples in an epoch, at least 1. Default: see above.
+    /// Order: number of samples in an epoch, at least 1. Default: an epoch lasts until every source
+    /// with `end = "stop"` has ended; if all repeat, as many samples as all have together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_epoch: Option<u64>,
 }

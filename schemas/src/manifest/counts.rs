@@ -71,6 +71,18 @@ pub struct DatasetCounts {
     /// Classes of the target by id, with their rows; none where the target is no class. Loaders take the names from here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassCounts>,
+    /// Landed rows of each table of `dataset.sql`; empty without a query. With one, the origin of a row is its number among the
+    /// rows of the query, and names no landed row. No part of the fingerprint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub query_tables: BTreeMap<String, u64>,
+}
+
+impl DatasetCounts {
+    /// Returns true if `dataset.sql` made the rows, so that their origins name no landed rows.
+    #[must_use]
+    pub fn are_of_query(&self) -> bool {
+        !self.query_tables.is_empty()
+    }
 }
 
 /// Rows of a class.

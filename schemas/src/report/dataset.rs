@@ -189,6 +189,25 @@ pub struct VerifyReport {
     pub problems: Vec<String>,
 }
 
+/// Report of `shards prune`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PruneReport {
+    /// Dataset folder.
+    pub url: String,
+    /// True if nothing was removed.
+    pub dry_run: bool,
+    /// Manifests that are kept with their files, the current one first.
+    pub kept: Vec<String>,
+    /// Number of removed files, or with `dry_run` of those to remove.
+    pub files: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// Files that no kept manifest names, and that stay since they are young.
+    pub young: u64,
+    /// Paths of the removed files in the dataset folder.
+    pub removed: Vec<String>,
+}
+
 /// Report of editing a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EditReport {

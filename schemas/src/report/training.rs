@@ -37,8 +37,11 @@ pub struct EarlyStop {
 /// Report of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrainReport {
-    /// Optimizer steps taken.
+    /// Steps, one per batch, with those that were left out (`dropped_steps`, `skipped_batches`).
     pub steps: u64,
+    /// Steps left out, since their gradient overflowed f16: they moved no weight. Absent where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_steps: u64,
     /// Step of the checkpoint that the command began with: at `steps`, it trained nothing. Absent
     /// for a run that began at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +70,7 @@ pub struct TrainReport {
     /// one, `rmse` and `mae` are over the targets as stored (standardized, unless `dataset.scale_target` is false), and `r2` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Metrics on the test split, in the target's units.
+    /// Metrics on the test split, in the target's units; none where a loss on it is not finite.
     pub test: BTreeMap<String, f64>,
     /// The same metrics of the baseline: always the training mean, or the most frequent training class; of a quantile
     /// the best constant of the other rows of the split.

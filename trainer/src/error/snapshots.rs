@@ -16,8 +16,8 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
-        AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved,
-        InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing,
+        AllDamaged, NotFinite, LossNotFinite, NoUpdate, TooManySkipped, Diverged, Interrupted,
+        InterruptedUnsaved, InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing,
         Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
     let mut samples = of_runs();
@@ -94,7 +94,6 @@ fn not_finite() -> Error {
         step: Step::new(100),
         epoch: Epoch::new(1),
         what: "loss",
-        split: Split::Train,
         value: f64::NAN,
         keys: "00000000000000ff, 0000000000000100".into(),
     }
@@ -103,6 +102,17 @@ fn not_finite() -> Error {
 fn of_training() -> Vec<Error> {
     vec![
         not_finite(),
+        Error::LossNotFinite {
+            step: Step::new(100),
+            split: Split::Test,
+            value: f64::INFINITY,
+            keys: "00000000000000ff".into(),
+        },
+        Error::NoUpdate {
+            dropped: 6,
+            steps: 6,
+            scale: 1024.0,
+        },
         Error::TooManySkipped {
             max_skipped: 10,
             window_steps: 1000,

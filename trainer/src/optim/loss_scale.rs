@@ -1,12 +1,17 @@
 //! Dynamic scaling of the loss, for gradients in f16 (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; the rule is
 //! that of PyTorch's `GradScaler`, with a floor).
 
-use feedline_schemas::{checkpoint::LossScale, config::LossScaleConfig};
+use feedline_schemas::{
+    checkpoint::LossScale, config::LossScaleConfig, count::counted, report::Warning,
+};
 
 use crate::{
     config::values::{above_zero, whole, within},
     error::{Error, config as wrong},
 };
+
+/// One dropped step in so many is worth a warning.
+const MANY: u64 = 20;
 
 /// Checks every value.
 ///
@@ -70,6 +75,33 @@ pub(crate) fn bad(config: &LossScaleConfig, state: &mut LossScale) -> bool {
     true
 }
 
+/// The warning of a run of `steps` of which more than one in [`MANY`] were left out, or as many as its warm-up has. A drop
+/// after each growth of the scale is usual, and does not count for the warm-up.
+pub(crate) fn warning(
+    config: &LossScaleConfig,
+    state: &LossScale,
+    steps: u64,
+    warmup_steps: u64,
+) -> Option<Warning> {
+    let dropped = state.dropped;
+    let early = dropped.saturating_sub(steps / config.growth_steps.max(1));
+    let spans_warmup = warmup_steps > 0 && early >= warmup_steps;
+    if dropped.saturating_mul(MANY) <= steps && !spans_warmup {
+        return None;
+    }
+    let warmup = match spans_warmup {
+        true => format!(", and its warm-up has {warmup_steps}"),
+        false => String::new(),
+    };
+    let message = format!(
+        "{} of {steps} moved no weight, since the gradient overflowed f16{warmup}; the schedule advanced without them: begin \
+         with a lower scale of the loss, such as `{}`, which it has now, or set `train.precision` to `bf16` or `f32`",
+        counted(dropped, "step"),
+        state.scale
+    );
+    Some(Warning::new("dropped_steps", message).with_key("train.loss_scale.initial"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +155,30 @@ mod tests {
         assert!((state.scale - 1.0).abs() < 1e-12, "{}", state.scale);
         assert!(!bad(&config, &mut state));
         assert_eq!(state.dropped, 2);
+    }
+
+    #[test]
+    fn many_dropped_steps_and_those_of_a_whole_warmup_are_a_warning() {
+        let config = LossScaleConfig::default();
+        let found = |dropped, steps, warmup_steps| {
+            let state = LossScale {
+                scale: 1024.0,
+                good_steps: 0,
+                dropped,
+            };
+            warning(&config, &state, steps, warmup_steps)
+        };
+        assert_eq!(found(0, 100, 10), None);
+        assert_eq!(found(5, 100, 10), None);
+        let many = found(12, 15, 0).unwrap();
+        assert_eq!(many.code, "dropped_steps");
+        assert_eq!(many.key.as_deref(), Some("train.loss_scale.initial"));
+        assert!(many.message.contains("12 steps of 15"), "{}", many.message);
+        assert!(many.message.contains("such as `1024`"), "{}", many.message);
+        let warmup = found(4, 1000, 4).unwrap().message;
+        assert!(warmup.contains("its warm-up has 4"), "{warmup}");
+        // One drop for each growth of the scale.
+        assert_eq!(found(100, 200_000, 100), None);
     }
 
     #[test]

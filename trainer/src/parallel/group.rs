@@ -12,7 +12,7 @@ use super::{
     RankPlace, Whereabouts, collectives::Ranks, frame::FRAME_MAX, recv_queue::Patience,
     rendezvous::Rendezvous, secret::JobSecret, status::Status, threads,
 };
-use crate::error::Error;
+use crate::{error::Error, resume::Resume};
 
 /// Ranks that train together with this process or thread.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +80,7 @@ impl Group {
             secret: None,
             largest: FRAME_MAX,
             stop: Arc::default(),
+            resume: Resume::Fresh,
         };
         Self {
             members: GroupMembers::Processes(Box::new(Processes {
@@ -126,6 +127,16 @@ impl Group {
     pub(crate) fn with_stop(mut self, stop: &Arc<AtomicBool>) -> Self {
         if let GroupMembers::Processes(processes) = &mut self.members {
             processes.rendezvous.stop = Arc::clone(stop);
+        }
+        self
+    }
+
+    /// Adds the handling of a run folder with checkpoints, which the ranks compare: they must begin at the same step. It applies
+    /// to ranks that are processes.
+    #[must_use]
+    pub(crate) fn with_resume(mut self, resume: Resume) -> Self {
+        if let GroupMembers::Processes(processes) = &mut self.members {
+            processes.rendezvous.resume = resume;
         }
         self
     }

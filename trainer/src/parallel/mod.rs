@@ -14,6 +14,7 @@ mod nccl;
 mod on_device;
 mod recv_queue;
 mod rendezvous;
+mod resume_code;
 mod secret;
 mod status;
 mod tcp;

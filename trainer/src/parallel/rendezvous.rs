@@ -40,11 +40,12 @@ use super::{
     RankPlace,
     collectives::Ranks,
     recv_queue::Patience,
+    resume_code::{resume_code, started_otherwise},
     secret::{JobSecret, NONCE_BYTES},
     status::Status,
     tcp::{self, narrow},
 };
-use crate::error::Error;
+use crate::{error::Error, resume::Resume};
 
 /// First bytes of a hello; the last two are the version of all that follows.
 pub(super) const MAGIC: [u8; 8] = *b"FLRANK01";
@@ -91,15 +92,19 @@ pub(super) struct Rendezvous {
     pub(super) largest: u64,
     /// Flag that ends the wait for the others.
     pub(super) stop: Arc<AtomicBool>,
+    /// Handling of a run folder with checkpoints, which must be the same on all ranks.
+    pub(super) resume: Resume,
 }
 
 /// First 32 bytes of a connection, little-endian: magic, world size, rank, listener port, 1 with a
-/// secret (1 byte), zeros (5 bytes), and a hash of what all ranks must share.
+/// secret (1 byte), handling of checkpoints (1 byte, [`resume_code`]), zeros (4 bytes), and a hash of
+/// what all ranks must share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
     place: RankPlace,
     port: u16,
     has_secret: bool,
+    resume: u8,
     identity: u64,
 }
 
@@ -111,6 +116,7 @@ impl Hello {
         bytes[12..16].copy_from_slice(&narrow(self.place.rank).to_le_bytes());
         bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
         bytes[18] = self.has_secret.into();
+        bytes[19] = self.resume;
         bytes[24..].copy_from_slice(&self.identity.to_le_bytes());
         bytes
     }
@@ -126,6 +132,7 @@ impl Hello {
             },
             port: u16::from_le_bytes([bytes[16], bytes[17]]),
             has_secret: bytes[18] == 1,
+            resume: bytes[19],
             identity: u64::from(word(7)) << 32 | u64::from(word(6)),
         };
         let (found, world) = (other.place.world, self.place.world);
@@ -148,6 +155,9 @@ impl Hello {
         }
         if other.identity != self.identity {
             return Err(another(rank));
+        }
+        if other.resume != self.resume {
+            return Err(started_otherwise(rank, other.resume, self.resume));
         }
         Ok(other)
     }
@@ -190,6 +200,7 @@ impl Rendezvous {
             place: self.place,
             port: 0,
             has_secret: self.secret.is_some(),
+            resume: resume_code(self.resume),
             identity: xxh3_64(format!("{identity}{job}").as_bytes()),
         };
         let mut guests = Guests {

@@ -319,6 +319,22 @@ fn ranks_that_do_not_belong_together_are_told_why() {
 }
 
 #[test]
+fn ranks_with_and_without_resume_do_not_belong_together() {
+    let config = ParallelConfig {
+        rendezvous_timeout_s: 5,
+        ..config()
+    };
+    let address = address();
+    let group = |rank| Group::processes(rank, 2, 2, &address);
+    let resuming = group(1).with_resume(crate::Resume::Prolong);
+    let found = refused(vec![(group(0), "a"), (resuming, "a")], &config);
+    let expected = "rank 1 was started by `feedline train` with `--resume`, and rank 0 by `feedline train` without `--resume`";
+    for error in found {
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_message_longer_than_any_of_the_training_is_refused_before_it_is_read() {
     let groups = processes(2).into_iter();
     let bounded: Vec<Group> = groups

@@ -80,7 +80,8 @@ impl Collector for TrackerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.0.status();
         let out = &mut Out(&mut encoder);
-        out.gauge("step", "Optimizer steps taken", Some(status.step))?;
+        let help = "Steps, one per batch, with those that were left out";
+        out.gauge("step", help, Some(status.step))?;
         out.gauge(
             "steps_planned",
             "Optimizer steps of all epochs",
@@ -109,6 +110,8 @@ impl Collector for TrackerCollector {
         out.counter("failed_checkpoints", help, status.failed_checkpoints)?;
         let help = "Steps that the weights know nothing of: left out, or stepped past when the weights went back";
         out.counter("skipped_steps", help, status.skipped_steps)?;
+        let help = "Steps left out, since their gradient overflowed f16";
+        out.counter("dropped_steps", help, status.dropped_steps)?;
         let help = "Times that the weights went back, since the loss had diverged";
         out.counter("rollbacks", help, status.rollbacks)?;
         out.rates(status.rates)?;
@@ -249,6 +252,7 @@ mod tests {
         {
             let mut status = tracker.change();
             (status.step, status.loss, status.checkpoints) = (41, Some(0.25), 3);
+            status.dropped_steps = 5;
             status.validation.insert("validation_rmse".into(), 2.5);
             status.rates = Some(Rates {
                 learning_rate: 0.5,
@@ -259,6 +263,7 @@ mod tests {
         for line in [
             "feedline_train_step 41",
             "feedline_train_loss 0.25",
+            "feedline_train_dropped_steps_total 5",
             "feedline_train_learning_rate 0.5",
             "feedline_train_checkpoints_total 3",
             "feedline_train_validation{metric=\"rmse\"} 2.5",

@@ -227,6 +227,7 @@ fn new_record(opened: &OpenedDataset, now_ms: u64) -> RunRecord {
         updated_ms: now_ms,
         ended_ms: None,
         step: 0,
+        dropped_steps: 0,
         steps_planned: 0,
         epochs: 0,
         parameters: 0,
@@ -280,6 +281,7 @@ fn update(record: &mut RunRecord, tracker: &Tracker, clock: &dyn Clock) {
     let status = tracker.status();
     record.updated_ms = now_ms(clock);
     record.step = status.step;
+    record.dropped_steps = status.dropped_steps;
     record.steps_planned = status.steps_planned;
     record.epochs = status.epochs;
     record.parameters = status.parameters;

@@ -31,6 +31,8 @@ pub(crate) struct Rates {
 pub(crate) struct Status {
     /// Steps taken.
     pub(crate) step: u64,
+    /// Steps since the start that were left out, as their gradient overflowed f16.
+    pub(crate) dropped_steps: u64,
     /// Steps of all epochs.
     pub(crate) steps_planned: u64,
     /// Epochs finished.
@@ -132,6 +134,7 @@ impl Tracker {
             }
             MetricsLine::SaveFailed { .. }
             | MetricsLine::Skipped { .. }
+            | MetricsLine::Dropped { .. }
             | MetricsLine::Alarm { .. }
             | MetricsLine::Rollback { .. } => {}
             MetricsLine::Epoch {

@@ -4,10 +4,11 @@ use feedline_schemas::{
     checkpoint::{BestEpoch, EarlyStopping, RunningLoss},
     config::OptimizerKind,
     count::counted,
+    diagnostics::Diagnostics,
     ids::Step,
     loader_state::LoaderState,
     manifest::Split,
-    report::{EarlyStop, TrainReport},
+    report::{EarlyStop, TrainReport, Warning},
 };
 
 use super::{TrainSession, step::BatchOutcome, warning_of};
@@ -19,11 +20,24 @@ use crate::{
         baseline,
         metrics::{Evaluation, Metrics},
     },
-    optim::{loss, optimizer::count_parameters},
+    optim::{loss, loss_scale, optimizer::count_parameters},
     parallel::Phase,
     plan::Position,
     reporting::{metrics_log::MetricsLine, paths::REPORT_PATH},
 };
+
+/// Code of the warning of a test split that cannot be measured.
+const TEST_NOT_FINITE: &str = "test_not_finite";
+
+/// Result on the test split; empty but for the warning where a loss on it is not finite.
+#[derive(Debug, Default)]
+struct TestResult {
+    metrics: Metrics,
+    baseline: Metrics,
+    tokens: Option<u64>,
+    diagnostics: Option<Diagnostics>,
+    warning: Option<Warning>,
+}
 
 impl<D: Data> TrainSession<'_, D> {
     /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
@@ -45,7 +59,8 @@ impl<D: Data> TrainSession<'_, D> {
     /// Trains to the end, then measures the best weights on the test split, if `measured` asks for it.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], or what data and storage say.
+    /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], [`Error::LossNotFinite`], [`Error::NoUpdate`], or
+    /// what data and storage say.
     pub(crate) fn run(mut self, measured: bool) -> Result<Option<TrainReport>, Error> {
         let begun = self.position.step.get();
         let trained = self.train();
@@ -57,22 +72,27 @@ impl<D: Data> TrainSession<'_, D> {
         };
         trained.and(flushed.map_err(|error| self.unsaved(error)))?;
         self.finish_saving()?;
+        self.check_updates()?;
         if !measured {
             return Ok(None);
         }
         let best = self.best.take().expect("an epoch has been measured");
-        let Some(test) = self.evaluate(&best, Split::Test)? else {
-            return Err(self.interrupted());
-        };
+        let TestResult {
+            metrics,
+            baseline,
+            tokens,
+            diagnostics,
+            warning: test_warning,
+        } = self.measure_test(&best)?;
         let best = self.position.early_stopping.best.clone();
         let best_epoch = best.expect("an epoch has been measured");
         let config = self.plan.settings.config();
-        let (metrics, baseline) = (test.metrics(), test.baseline());
         let warning = baseline::warning(config, Some(&best_epoch), [&metrics, &baseline]);
         let baselines = [&best_epoch.baseline, &baseline];
         let constant = baseline::constant_target(&self.plan.task, baselines);
         Ok(Some(TrainReport {
             steps: self.position.step.get(),
+            dropped_steps: self.position.dropped_steps(),
             resumed_at: (begun > 0).then_some(begun),
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
@@ -91,17 +111,19 @@ impl<D: Data> TrainSession<'_, D> {
             baseline,
             validation: best_epoch.metrics,
             validation_baseline: best_epoch.baseline,
-            test_tokens: test.tokens(),
+            test_tokens: tokens,
             warnings: warning
                 .into_iter()
                 .chain(constant)
+                .chain(test_warning)
+                .chain(self.dropped_warning())
                 .chain(self.saving.checkpoints().warnings())
                 .chain(warning_of(&self.schedule))
                 .chain(self.engine.device_warning().cloned())
                 .chain(self.device_warning.clone())
                 .collect(),
             worst: best_epoch.worst,
-            test_diagnostics: test.diagnostics(),
+            test_diagnostics: diagnostics,
             validation_diagnostics: best_epoch.diagnostics,
             data_wait_share: self.meter.total_wait_share(),
             performance: None,
@@ -116,6 +138,58 @@ impl<D: Data> TrainSession<'_, D> {
             continued_from: None,
             started_over: None,
         }))
+    }
+
+    /// Refuses a run whose steps were all left out.
+    ///
+    /// # Errors
+    /// [`Error::NoUpdate`].
+    fn check_updates(&self) -> Result<(), Error> {
+        match &self.position.loss_scale {
+            Some(state) if self.position.has_only_dropped() => Err(Error::NoUpdate {
+                dropped: state.dropped,
+                steps: self.position.step.get(),
+                scale: state.scale,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The warning of a run with many steps whose gradient overflowed f16.
+    fn dropped_warning(&self) -> Option<Warning> {
+        let config = self.plan.settings.config().loss_scale.as_ref()?;
+        let state = self.position.loss_scale.as_ref()?;
+        let (steps, warmup) = (self.position.step.get(), self.schedule.warmup_steps);
+        loss_scale::warning(config, state, steps, warmup)
+    }
+
+    /// Measures the kept weights on the test split. They are good even where a loss on it is not finite: the result is then a
+    /// warning.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], or what data and storage say.
+    fn measure_test(&self, weights: &[f32]) -> Result<TestResult, Error> {
+        match self.evaluate(weights, Split::Test) {
+            Ok(Some(test)) => Ok(TestResult {
+                metrics: test.metrics(),
+                baseline: test.baseline(),
+                tokens: test.tokens(),
+                diagnostics: test.diagnostics(),
+                warning: None,
+            }),
+            Ok(None) => Err(self.interrupted()),
+            Err(error @ Error::LossNotFinite { .. }) => {
+                let message = format!(
+                    "the trained weights are kept, and the report has no metrics of the test split: {error}"
+                );
+                tracing::warn!(code = TEST_NOT_FINITE, "{message}");
+                Ok(TestResult {
+                    warning: Some(Warning::new(TEST_NOT_FINITE, message)),
+                    ..TestResult::default()
+                })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes epochs until there are enough, or validation stops getting better.
@@ -208,8 +282,11 @@ impl<D: Data> TrainSession<'_, D> {
             return Err(self.interrupt()?);
         };
         let improved = self.remember(&validation);
-        self.schedule
-            .measured(validation.loss(), &mut self.position.plateau);
+        // Weights that no step has moved say nothing of the learning rate.
+        if !self.position.has_only_dropped() {
+            self.schedule
+                .measured(validation.loss(), &mut self.position.plateau);
+        }
         let best = self.position.early_stopping.best.clone();
         self.watch.tracker.change().best = best;
         let position = &mut self.position;
@@ -240,6 +317,7 @@ impl<D: Data> TrainSession<'_, D> {
 
     /// Keeps the weights when they are the best so far.
     fn remember(&mut self, validation: &Evaluation) -> bool {
+        let has_only_dropped = self.position.has_only_dropped();
         let state = &mut self.position.early_stopping;
         let loss = validation.loss();
         let improved = state.best.as_ref().is_none_or(|best| loss < best.loss);
@@ -256,7 +334,8 @@ impl<D: Data> TrainSession<'_, D> {
             });
             state.evaluations_since_best = 0;
             self.best = Some(Numbers::new(self.weights().to_vec()));
-        } else {
+        } else if !has_only_dropped {
+            // An epoch whose steps were all left out could not improve it.
             state.evaluations_since_best += 1;
         }
         improved

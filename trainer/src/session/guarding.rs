@@ -4,7 +4,6 @@ use feedline_schemas::{
     checkpoint::GuardState,
     config::NotFinitePolicy,
     ids::{Origin, Step},
-    manifest::Split,
 };
 
 use super::{
@@ -44,8 +43,7 @@ impl<D: Data> TrainSession<'_, D> {
             origins,
         } = rows;
         let (step, epoch) = (taken.next(), self.position.epoch);
-        let at = (taken, epoch);
-        let error = not_finite(at, what, value, Split::Train, &losses, &keys);
+        let error = not_finite((step, epoch), what, value, &losses, &keys);
         if config.not_finite == NotFinitePolicy::Stop {
             return Err(error);
         }
@@ -65,13 +63,14 @@ impl<D: Data> TrainSession<'_, D> {
             samples = names_of(&losses, &keys),
             "a batch was left out, since this is not finite; training goes on"
         );
-        let name = |row| {
-            let origin = Origin::from_packed(origins[row]);
+        let has_place = !self.plan.is_of_query;
+        let name = |row: usize| {
+            let place = has_place.then(|| Origin::from_packed(origins[row]));
             NamedSample {
                 key: format!("{:016x}", keys[row]),
-                source: origin.source(),
-                sequence: origin.sequence(),
-                row: origin.row(),
+                source: place.map(Origin::source),
+                sequence: place.map(Origin::sequence),
+                row: place.map(Origin::row),
             }
         };
         let rows = rows_to_name(&losses, keys.len()).into_iter();
@@ -114,9 +113,8 @@ impl<D: Data> TrainSession<'_, D> {
         let epoch = self.position.epoch;
         let rollbacks = self.position.guard.rollbacks.len();
         let max_rollbacks = self.plan.settings.config().guard.max_rollbacks;
-        let taken = Step::new(step.get() - 1);
         let diverged = || Error::Diverged {
-            step: taken,
+            step,
             epoch,
             loss,
             mean,

@@ -8,7 +8,7 @@ use feedline_schemas::{
     progress::Event,
 };
 
-use super::{DeviceFeed, TrainSession, own_rows::OwnRows, shares::Shares, step::not_finite};
+use super::{DeviceFeed, TrainSession, own_rows::OwnRows, shares::Shares, step::names_of};
 use crate::{
     data::samples::{Data, RankBatch, Samples},
     error::Error,
@@ -66,7 +66,7 @@ pub(crate) type EachBatch<'e> = dyn FnMut(MeasuredBatch<'_>) -> bool + 'e;
 /// stop flag of one of them was set.
 ///
 /// # Errors
-/// [`Error::NotFinite`] when a loss is NaN or infinite, [`Error::Dataset`] for a split without rows, or what the data
+/// [`Error::LossNotFinite`] when a loss is NaN or infinite, [`Error::Dataset`] for a split without rows, or what the data
 /// says.
 pub(crate) fn evaluate<D: Data>(
     plan: &RunPlan,
@@ -96,7 +96,7 @@ pub(crate) fn evaluate_each<D: Data>(
     each: &mut EachBatch<'_>,
 ) -> Result<Option<Evaluation>, Error> {
     let stage = format!("evaluate {split}");
-    let mut evaluation = Evaluation::new(&plan.task).with_loss(plan.settings.loss());
+    let mut evaluation = no_rows(plan);
     let weights = engine.weights(bucket);
     let feed = DeviceFeed::new(engine, plan.settings.config().loader.device_prefetch);
     let is_whole = feed.feed(data.sequential(split)?, |batches| {
@@ -130,11 +130,7 @@ pub(crate) fn evaluate_each<D: Data>(
                     all.stop,
                 ),
             };
-            let losses = &prediction.losses;
-            let loss = loss::sum(losses);
-            if !loss.is_finite() {
-                return Err(not_finite(at, "loss", loss, split, losses, keys));
-            }
+            check_losses(&prediction.losses, keys, (at.0, split))?;
             evaluation.add(prediction, targets);
             evaluation.add_worst(prediction, targets, keys, origins);
             watch.progress.report(Event {
@@ -165,6 +161,29 @@ pub(crate) fn evaluate_each<D: Data>(
         }));
     }
     Ok(Some(evaluation))
+}
+
+/// Refuses losses whose sum is not finite, of weights after this step on this split.
+///
+/// # Errors
+/// [`Error::LossNotFinite`].
+fn check_losses(losses: &[f32], keys: &[u64], (step, split): (Step, Split)) -> Result<(), Error> {
+    let value = loss::sum(losses);
+    if value.is_finite() {
+        return Ok(());
+    }
+    Err(Error::LossNotFinite {
+        step,
+        split,
+        value,
+        keys: names_of(losses, keys),
+    })
+}
+
+/// An evaluation without rows.
+fn no_rows(plan: &RunPlan) -> Evaluation {
+    let evaluation = Evaluation::new(&plan.task).with_loss(plan.settings.loss());
+    evaluation.of_query(plan.is_of_query)
 }
 
 /// Counts the ids that are to be predicted in rows that hold their own samples.

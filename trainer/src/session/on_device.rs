@@ -281,9 +281,9 @@ impl<D: Data> TrainSession<'_, D> {
         let norm = found.norm * (factor(nominal, weight) / loss_scale);
         let sums = [found.loss_sum, found.unsmoothed_sum, weight];
         if !found.taken {
-            if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
-                self.position.guard.dropped += 1;
+            if loss.is_finite() && !norm.is_finite() && self.drop_overflowed(taken, loss) {
                 self.count_loss(sums);
+                self.report(loss);
                 return Ok(BatchOutcome::LeftOut);
             }
             let rows = self.gather_rows(&RowsOfAll {

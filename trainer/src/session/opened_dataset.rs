@@ -125,6 +125,7 @@ impl OpenedDataset {
         let store = context.runs.child(&name);
         let folder = RunFolder::new(runtime.handle().clone(), store);
         let (layout, fingerprint) = (manifest.layout.clone(), manifest.fingerprint);
+        let is_of_query = manifest.counts.are_of_query();
         Ok(Self {
             group: context.group.clone(),
             plan: RunPlan {
@@ -136,6 +137,7 @@ impl OpenedDataset {
                 init,
                 dataset_url,
                 images,
+                is_of_query,
             },
             transform: artefact,
             tokenizer: tokenizer.map(|file| file.to_vec()),

@@ -60,9 +60,10 @@ pub(crate) fn start(
 ) -> Result<RunStart, Error> {
     if !ranks.leads() {
         let bytes = ranks.broadcast(None)?;
-        return serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
-            url: opened.folder.url(),
-            reason: format!("the first rank said where to begin in other words: {error}"),
+        return serde_json::from_slice(&bytes).map_err(|error| Error::Rank {
+            rank: 0,
+            reason: format!("it sent a start of the run that this rank cannot read: {error}"),
+            ranks: "rank 0 at its start".to_owned(),
         });
     }
     let start = find(opened, engine, context)?;

@@ -148,7 +148,9 @@ impl<D: Data> TrainSession<'_, D> {
         self.watch
             .tracker
             .at(self.position.step, self.position.epoch);
-        self.watch.tracker.change().best = best;
+        let mut status = self.watch.tracker.change();
+        status.best = best;
+        status.dropped_steps = self.position.dropped_steps();
         Ok(())
     }
 

@@ -1,9 +1,6 @@
 //! One step.
 
-use feedline_schemas::{
-    ids::{Epoch, Step},
-    manifest::Split,
-};
+use feedline_schemas::ids::{Epoch, Step};
 
 use super::TrainSession;
 use crate::{
@@ -57,9 +54,9 @@ impl<D: Data> TrainSession<'_, D> {
         let loss = mean(computed.loss_sum, computed.weight);
         let factor = factor(computed.nominal, computed.weight) / loss_scale;
         let norm = self.sharing.norm(self.watch.ranks, &self.gradient)? * factor;
-        if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
-            self.position.guard.dropped += 1;
+        if loss.is_finite() && !norm.is_finite() && self.drop_overflowed(taken, loss) {
             self.pass(batch, &computed);
+            self.report(loss);
             return Ok(BatchOutcome::LeftOut);
         }
         let buffers = computed.buffers.iter().copied().map(f64::from).sum();
@@ -197,22 +194,32 @@ impl<D: Data> TrainSession<'_, D> {
         self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale)
     }
 
-    /// Lowers the scale of the loss, with f16, after a gradient that is not finite after `taken` steps; false where it cannot be lowered.
-    pub(super) fn lower_loss_scale(&mut self, taken: Step) -> bool {
+    /// Drops the step after `taken` steps, whose gradient overflowed f16, and lowers the scale of the loss. False where that cannot
+    /// be lowered.
+    pub(super) fn drop_overflowed(&mut self, taken: Step, loss: f64) -> bool {
         let config = self.plan.settings.config().loss_scale.as_ref();
         let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
             return false;
         };
-        let lowered = loss_scale::bad(config, state);
-        if lowered {
-            let (step, scale) = (taken.get(), state.scale);
-            tracing::info!(
-                step,
-                scale,
-                "a step was left out: its gradient overflows f16; the loss is scaled less"
-            );
+        let loss_scale = state.scale;
+        if !loss_scale::bad(config, state) {
+            return false;
         }
-        lowered
+        let (step, epoch, scale) = (taken.next(), self.position.epoch, state.scale);
+        tracing::info!(
+            step = step.get(),
+            scale,
+            "a step was left out: its gradient overflows f16; the loss is scaled less"
+        );
+        self.position.guard.dropped += 1;
+        let line = MetricsLine::Dropped {
+            step,
+            epoch,
+            loss,
+            loss_scale,
+        };
+        self.write_line(&line);
+        true
     }
 }
 
@@ -221,20 +228,18 @@ pub(super) fn factor(nominal: f64, weight: f64) -> f64 {
     if weight > 0.0 { nominal / weight } else { 1.0 }
 }
 
-/// The error for a loss or gradient that is not finite. Names the samples whose own loss is not, or else the first.
+/// The error for a loss or gradient of a step that is not finite. Names the samples whose own loss is not, or else the first.
 pub(super) fn not_finite(
-    at: (Step, Epoch),
+    (step, epoch): (Step, Epoch),
     what: &'static str,
     value: f64,
-    split: Split,
     losses: &[f32],
     keys: &[u64],
 ) -> Error {
     Error::NotFinite {
-        step: at.0,
-        epoch: at.1,
+        step,
+        epoch,
         what,
-        split,
         value,
         keys: names_of(losses, keys),
     }

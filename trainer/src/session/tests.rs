@@ -30,6 +30,7 @@ mod device_sums;
 mod guards;
 mod injections;
 mod on_device;
+mod overflow;
 mod saving;
 mod shares;
 
@@ -295,7 +296,11 @@ fn a_wrong_record_of_the_validation_split_is_the_worst_sample() {
     };
     check_resumed(&config, make, &[Fault::StopAt(30), Fault::StopAt(9)]);
     let (_, report) = undisturbed(&config, &make(64));
-    let rows: Vec<u64> = report.worst.iter().map(|sample| sample.row).collect();
+    let rows: Vec<u64> = report
+        .worst
+        .iter()
+        .filter_map(|sample| sample.row)
+        .collect();
     assert_eq!((rows.len(), &rows[..2]), (20, &[41, 7][..]));
     assert!(report.worst.is_sorted_by(|a, b| a.loss >= b.loss));
     assert_eq!(report.worst[0].key, format!("{:016x}", 41));
@@ -528,19 +533,18 @@ fn a_bad_sample_stops_before_the_weights_change_and_is_named() {
             panic!("{error}")
         };
         assert_eq!(keys, &format!("`{:016x}`", 137), "{error}");
+        let taken = step.get() - 1;
         // The weights in the last checkpoint are those of a run whose batches were all good up to there.
-        let good = regression(50).with_fault(Fault::StopAt(step.get() - 1));
+        let good = regression(50).with_fault(Fault::StopAt(taken - 1));
         let other = Store::memory();
         assert!(train(&config, &good, Resume::Fresh, &other).is_err());
-        let path = format!("checkpoints/step-{:08}.safetensors", step.get());
+        let path = format!("checkpoints/step-{taken:08}.safetensors");
         assert!(
             contents(&store)[&path] == contents(&other)[&path],
             "poison {poison}"
         );
-        assert!(!contents(&store).contains_key(&format!(
-            "checkpoints/step-{:08}.safetensors",
-            step.get() + 1
-        )));
+        let next = format!("checkpoints/step-{:08}.safetensors", step.get());
+        assert!(!contents(&store).contains_key(&next));
     }
 }
 
@@ -555,6 +559,29 @@ fn a_bad_validation_sample_is_named() {
         error.contains("validation split is `NaN`") && error.contains("`0000000000000007`"),
         "{error}"
     );
+    assert!(error.contains("`train.guard.not_finite` holds for training batches only"));
+}
+
+#[test]
+fn a_bad_test_sample_is_a_warning_and_the_trained_weights_are_kept() {
+    let good = undisturbed(&config(), &regression(50)).1;
+    let mut toy = regression(50);
+    toy.splits[2].x[4 * 7] = f32::NAN;
+    let store = Store::memory();
+    let report = train(&config(), &toy, Resume::Fresh, &store).unwrap();
+    assert!(report.test.is_empty() && report.baseline.is_empty());
+    assert!(report.test_diagnostics.is_none());
+    assert_eq!(report.validation, good.validation);
+    let mut warnings = report.warnings.iter();
+    let warning = warnings.find(|warning| warning.code == "test_not_finite");
+    let message = &warning.unwrap().message;
+    assert!(
+        message.contains("test split is `NaN`") && message.contains("`0000000000000007`"),
+        "{message}"
+    );
+    assert!(contents(&store).contains_key("best.safetensors"));
+    let again = train(&config(), &toy, Resume::Continue, &store).unwrap();
+    assert_eq!(again.warnings, report.warnings);
 }
 
 #[test]

@@ -37,8 +37,8 @@ use crate::{
 /// # Errors
 /// [`Error::Config`] before anything is read, when a value is out of range; [`Error::RunExists`] for a fresh start
 /// where a run has been; [`Error::Interrupted`] when the stop flag was set, with everything saved;
-/// [`Error::NotFinite`] when a loss or gradient is NaN or infinite, with the weights as before; what dataset and
-/// storage say.
+/// [`Error::NotFinite`] when a loss or gradient is NaN or infinite, with the weights as before; [`Error::LossNotFinite`] for
+/// such a loss on the validation split; [`Error::NoUpdate`] when no step moved the weights; what dataset and storage say.
 pub fn train(
     config: &TrainConfig,
     resume: Resume,
@@ -200,7 +200,7 @@ impl OpenedTraining<'_> {
         let parallel = &plan.settings.config().parallel;
         let largest = largest_message(engine.model().layout().len(), plan.outputs_of_a_batch());
         let group = self.context.group.clone().with_largest_message(largest);
-        let group = group.with_stop(&self.context.stop);
+        let group = group.with_stop(&self.context.stop).with_resume(self.resume);
         let runtime = self.opened.runtime.handle();
         let ranks = group.join(&plan.identity(), parallel, runtime)?;
         ranks.adding_up(parallel, engine.kind().cuda())

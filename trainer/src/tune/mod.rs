@@ -329,7 +329,11 @@ impl TuneSearch<'_> {
             Ok(_) | Err(Error::Interrupted { .. }) if tracker.hopeless() => Ok(TrialState::Stopped),
             Ok(_) => Ok(TrialState::Finished),
             Err(
-                Error::NotFinite { .. } | Error::TooManySkipped { .. } | Error::Diverged { .. },
+                Error::NotFinite { .. }
+                | Error::LossNotFinite { .. }
+                | Error::TooManySkipped { .. }
+                | Error::NoUpdate { .. }
+                | Error::Diverged { .. },
             ) => Ok(TrialState::Failed),
             Err(error) => Err(error),
         }

@@ -162,6 +162,14 @@ impl Evaluation {
         }
     }
 
+    /// The same of rows that `dataset.sql` made, if `is_of_query`: no sample is reported with a landed row.
+    pub(crate) fn of_query(mut self, is_of_query: bool) -> Self {
+        if is_of_query {
+            self.worst = Worst::of_query();
+        }
+        self
+    }
+
     /// The same of a model with this loss, which may have metrics of its own.
     pub(crate) fn with_loss(mut self, loss: &Loss) -> Self {
         let Loss::Quantile { quantile } = loss else {

@@ -9,9 +9,19 @@ const KEPT: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worst {
     kept: Vec<WorstSample>,
+    /// True where origins name no landed rows.
+    is_of_query: bool,
 }
 
 impl Worst {
+    /// The samples of rows that a query made, which have no place in the landing zone.
+    pub(super) fn of_query() -> Self {
+        Self {
+            kept: Vec::new(),
+            is_of_query: true,
+        }
+    }
+
     /// Adds rows; `values` gives the target and the prediction of one. Where losses are not one per row, as of tokens, nothing
     /// is kept.
     pub(super) fn add(
@@ -32,15 +42,16 @@ impl Worst {
             .zip(origins)
             .enumerate();
         let worse = rows.filter(|(_, ((loss, _), _))| least.is_none_or(|least| *loss > least));
+        let has_place = !self.is_of_query;
         self.kept.extend(worse.map(|(row, ((loss, key), origin))| {
             let [target, prediction] = values(row);
-            let origin = Origin::from_packed(*origin);
+            let place = has_place.then(|| Origin::from_packed(*origin));
             WorstSample {
                 loss,
                 key: format!("{key:016x}"),
-                source: origin.source(),
-                sequence: origin.sequence(),
-                row: origin.row(),
+                source: place.map(Origin::source),
+                sequence: place.map(Origin::sequence),
+                row: place.map(Origin::row),
                 target,
                 prediction,
             }
@@ -87,14 +98,31 @@ mod tests {
             let loss = |key: u64| losses[usize::try_from(key).unwrap()];
             loss(b).total_cmp(&loss(a)).then(a.cmp(&b))
         });
-        let found: Vec<u64> = worst.samples().iter().map(|s| s.row - 1000).collect();
+        let rows = worst.samples().iter().filter_map(|sample| sample.row);
+        let found: Vec<u64> = rows.map(|row| row - 1000).collect();
         assert_eq!(found, expected[..KEPT]);
         let first = &worst.samples()[0];
-        assert_eq!((first.source, first.sequence.get()), (3, 7));
+        let sequence = first.sequence.map(|sequence| sequence.get());
+        assert_eq!((first.source, sequence), (Some(3), Some(7)));
         assert_eq!(first.key, format!("{:016x}", expected[0]));
         let row = crate::float_casts::exact(expected[0]);
         assert_eq!(first.target, Some(TargetValue::Number(row)));
         assert!((first.loss - 49.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn rows_of_a_query_have_no_place_in_the_landing_zone() {
+        let mut worst = Worst::of_query();
+        let origin = Origin::pack(0, 0, 774).unwrap().packed();
+        worst.add(&[1.0], &[5], &[origin], |_| [None, None]);
+        let [sample] = worst.samples() else {
+            panic!("{worst:?}")
+        };
+        assert_eq!(sample.key, "0000000000000005");
+        assert_eq!(
+            (sample.source, sample.sequence, sample.row),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::{
     frame::FrameKind,
     recv_queue::{Message, Patience, RankFailure, RecvQueue},
     rendezvous::{MAGIC, Rendezvous, another},
+    resume_code::{resume_code, started_otherwise},
 };
 use crate::error::Error;
 
@@ -60,7 +61,8 @@ impl Handle {
             message: limit,
             ..patience
         };
-        if let Err(failure) = hello(identity, &recv_queue, &transports, until_met) {
+        let code = resume_code(rendezvous.resume);
+        if let Err(failure) = hello((identity, code), &recv_queue, &transports, until_met) {
             for transport in transports.iter().flatten() {
                 transport.leave(Some(&failure));
             }
@@ -139,14 +141,19 @@ impl RankTransport for MpiTransport {
     }
 }
 
-/// Compares what must be the same on all ranks: 8 bytes that name this version of what ranks say, and a hash.
+/// Bytes of what ranks say first, without their handling of checkpoints.
+const IDENTITY_BYTES: usize = 16;
+
+/// Compares what must be the same on all ranks: 8 bytes that name this version of what ranks say, a hash, and the
+/// [`resume_code`].
 fn hello(
-    identity: &str,
+    (identity, resume): (&str, u8),
     recv_queue: &RecvQueue,
     transports: &[Option<Box<dyn RankTransport>>],
     patience: Patience,
 ) -> Result<(), RankFailure> {
-    let own = [MAGIC, xxh3_64(identity.as_bytes()).to_le_bytes()].concat();
+    let mut own = [MAGIC, xxh3_64(identity.as_bytes()).to_le_bytes()].concat();
+    own.push(resume);
     for (rank, transport) in transports.iter().enumerate() {
         let message = Message {
             number: 0,
@@ -169,7 +176,12 @@ fn hello(
             return Err(RankFailure { rank, reason });
         }
         if said != *first {
-            let reason = another(rank);
+            let is_same = said.get(..IDENTITY_BYTES) == first.get(..IDENTITY_BYTES);
+            let codes = said.get(IDENTITY_BYTES).zip(first.get(IDENTITY_BYTES));
+            let reason = match codes.filter(|_| is_same) {
+                Some((code, of_first)) => started_otherwise(rank, *code, *of_first),
+                None => another(rank),
+            };
             return Err(RankFailure { rank, reason });
         }
     }

@@ -125,6 +125,7 @@ fn plan_for(
         init: None,
         dataset_url: url.clone(),
         images,
+        is_of_query: dataset.is_some_and(|dataset| dataset.manifest.counts.are_of_query()),
     })
 }
 

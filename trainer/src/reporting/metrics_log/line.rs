@@ -75,6 +75,17 @@ pub(crate) enum MetricsLine {
         /// A few of its samples: those whose own loss is not finite, or else the first.
         samples: Vec<NamedSample>,
     },
+    /// A step was left out, since its gradient overflowed f16.
+    Dropped {
+        /// The step that it was.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// Mean loss of the batch.
+        loss: f64,
+        /// Scale of the loss in that step.
+        loss_scale: f64,
+    },
     /// Something is far over its mean.
     Alarm {
         /// Step.
@@ -130,10 +141,13 @@ pub(crate) enum MetricsLine {
 pub(crate) struct NamedSample {
     /// Its key, 16 hexadecimal digits.
     pub(crate) key: String,
-    /// Index of its source in the manifest's `sources`.
-    pub(crate) source: u64,
+    /// Index of its source in the manifest's `sources`; absent, as are `sequence` and `row`, where `dataset.sql` made the rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<u64>,
     /// Log sequence of the batch of that source that it was landed with.
-    pub(crate) sequence: Sequence,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sequence: Option<Sequence>,
     /// Its row in that batch.
-    pub(crate) row: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) row: Option<u64>,
 }

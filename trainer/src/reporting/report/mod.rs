@@ -12,7 +12,7 @@ use feedline_schemas::{
     count::counted,
     diagnostics::TargetValue,
     report::{ImagesReport, NormalizedBy},
-    run::RunRecord,
+    run::{RunRecord, RunState},
 };
 
 use self::curves::Curves;
@@ -21,6 +21,11 @@ use super::{
     timestamp::moment,
 };
 use crate::evaluation::metrics::metric;
+
+/// Way to find a sample that has no place in the landing zone.
+const OF_QUERY: &str = "The rows are made by dataset.sql, so no landed row is one of them. To find a sample, list an id in \
+                        dataset.passthrough, build and train, and look up its key in the file of feedline eval --split validation \
+                        --predictions FILE.";
 
 /// Other pages, as links from the page of a run.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +113,14 @@ fn head(record: &RunRecord) -> String {
         escape(&record.program),
         record.data_wait_share * 100.0
     );
+    if record.dropped_steps > 0 {
+        out += &format!(
+            "<p><strong>{} of {} left out.</strong> The gradient overflowed f16, and no weight moved \
+             (<code>train.loss_scale.initial</code>).</p>\n",
+            counted(record.dropped_steps, "step"),
+            record.step
+        );
+    }
     if record.quarantined > 0 {
         out += &format!(
             "<p><strong>{} cannot be used.</strong> Others were trained on in their place, and no metric counts them \
@@ -206,11 +219,12 @@ fn metrics(record: &RunRecord) -> String {
         }
         _ => "",
     };
-    let mut caption = if record.test.is_empty() {
-        format!("Of the kept weights{units}. The test split is read once, at the end.")
-    } else {
-        format!("Of the kept weights{units}. The baseline looks at no feature.")
+    let of_test = match (record.test.is_empty(), record.state) {
+        (false, _) => "The baseline looks at no feature.",
+        (true, RunState::Finished) => "The test split has no metrics.",
+        (true, _) => "The test split is read once, at the end.",
     };
+    let mut caption = format!("Of the kept weights{units}. {of_test}");
     caption += &of_quantile(&record.config.loss);
     out += &table(
         &caption,
@@ -286,32 +300,38 @@ fn worst(record: &RunRecord) -> String {
         }
         None => "-".to_owned(),
     };
+    let has_places = best.worst.iter().any(|sample| sample.row.is_some());
     let row = |sample: &WorstSample| {
-        vec![
+        let mut cells = vec![
             sample.key.clone(),
             value(&sample.target),
             value(&sample.prediction),
             number(sample.loss),
-            sample.source.to_string(),
-            sample.sequence.to_string(),
-            sample.row.to_string(),
-        ]
+        ];
+        if has_places {
+            let count =
+                |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            let sequence = sample.sequence.map(|sequence| sequence.get());
+            cells.extend([sample.source, sequence, sample.row].map(count));
+        }
+        cells
     };
     let rows: Vec<_> = best.worst.iter().map(row).collect();
-    let caption = "Validation samples with the largest losses under the kept weights: look here for bad records. Source, batch \
-                   and row say where a sample landed.";
-    let head = [
-        "key",
-        "target",
-        "prediction",
-        "loss",
-        "source",
-        "batch",
-        "row",
-    ];
+    let place = match has_places {
+        true => "Source, batch and row say where a sample landed.",
+        false => OF_QUERY,
+    };
+    let caption = format!(
+        "Validation samples with the largest losses under the kept weights: look here for bad records. {place}"
+    );
+    let places: &[&str] = match has_places {
+        true => &["source", "batch", "row"],
+        false => &[],
+    };
+    let head = [&["key", "target", "prediction", "loss"][..], places].concat();
     format!(
         "<h2>Worst samples</h2>\n{}",
-        table(caption, &head, 1.., &rows)
+        table(&caption, &head, 1.., &rows)
     )
 }
 
@@ -477,12 +497,44 @@ mod tests {
     }
 
     #[test]
+    fn worst_samples_of_a_query_are_shown_without_a_landed_row() {
+        let mut record = record("a");
+        let landed = page(&record, "", &Links::default());
+        assert!(landed.contains("Source, batch and row say where a sample landed."));
+        assert!(landed.contains(">batch</th>"));
+        let sample = &mut record.best.as_mut().unwrap().worst[0];
+        (sample.source, sample.sequence, sample.row) = (None, None, None);
+        let made = page(&record, "", &Links::default());
+        assert!(made.contains("list an id in dataset.passthrough"), "{made}");
+        for part in ["say where a sample landed", ">batch</th>", ">row</th>"] {
+            assert!(!made.contains(part), "{part}: {made}");
+        }
+    }
+
+    #[test]
     fn samples_that_cannot_be_used_are_counted_on_the_page() {
         let mut record = record("a");
         assert!(!page(&record, "", &Links::default()).contains("cannot be used"));
         record.quarantined = 2;
         let page = page(&record, "", &Links::default());
         assert!(page.contains("2 samples cannot be used."), "{page}");
+    }
+
+    #[test]
+    fn a_finished_run_without_test_metrics_says_so() {
+        let mut record = record("a");
+        record.test.clear();
+        let page = page(&record, "", &Links::default());
+        assert!(page.contains("The test split has no metrics."), "{page}");
+    }
+
+    #[test]
+    fn steps_that_overflowed_are_counted() {
+        let mut record = record("a");
+        assert!(!page(&record, "", &Links::default()).contains("left out"));
+        record.dropped_steps = 3;
+        let page = page(&record, "", &Links::default());
+        assert!(page.contains("3 steps of 4 left out."), "{page}");
     }
 
     #[test]

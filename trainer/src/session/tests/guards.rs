@@ -110,8 +110,26 @@ fn without_a_clean_checkpoint_it_is_the_start_and_too_many_rollbacks_end_the_run
     let store = Store::memory();
     let report = train(&config, &toy, Resume::Fresh, &store).unwrap();
     assert_eq!(report.rollbacks, 1);
-    assert_eq!(lines(&contents(&store), "rollback")[0]["to"], 0);
+    let rollback = &lines(&contents(&store), "rollback")[0];
+    assert_eq!(rollback["to"], 0);
     config.guard.max_rollbacks = 0;
     let error = train(&config, &toy, Resume::Fresh, &Store::memory()).unwrap_err();
-    assert!(matches!(error, Error::Diverged { .. }), "{error}");
+    let Error::Diverged { step, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(rollback["step"], step.get());
+}
+
+#[test]
+fn the_step_of_an_error_is_that_of_the_metrics() {
+    let store = Store::memory();
+    train(&lenient(), &poisoned(50), Resume::Fresh, &store).unwrap();
+    let skipped = lines(&contents(&store), "skipped");
+    let mut strict = lenient();
+    strict.guard.not_finite = NotFinitePolicy::Stop;
+    let error = train(&strict, &poisoned(50), Resume::Fresh, &Store::memory()).unwrap_err();
+    let Error::NotFinite { step, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(skipped[0]["step"], step.get());
 }

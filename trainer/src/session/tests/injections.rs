@@ -184,7 +184,10 @@ fn inject(place: Place, row: usize, feature: usize, poison: f32) -> (Store, Tens
     );
     match place {
         // Each batch is left out, and then the validation says so too.
-        Place::Weight => assert!(matches!(result, Err(Error::NotFinite { .. })), "{result:?}"),
+        Place::Weight => assert!(
+            matches!(result, Err(Error::LossNotFinite { .. })),
+            "{result:?}"
+        ),
         _ => assert_eq!(result.unwrap().skipped_batches, 1, "{place:?} in row {row}"),
     }
     (store, first)
