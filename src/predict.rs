@@ -53,7 +53,7 @@ pub(crate) use self::{
 };
 use self::{
     finite::usable,
-    passthrough::{note_misfits, typed_columns, warn_of_misfits},
+    passthrough::{names_with_own, note_misfits, typed_columns, warn_of_misfits},
     unusual::{add_training_caps, count_unusual, warn_of_unusual_rows},
 };
 use crate::{cli, stop::Stop};
@@ -349,8 +349,7 @@ impl Answers {
     /// Names of the columns. The output of a model that reconstructs rows is no prediction of a
     /// target.
     fn names(&self) -> Vec<String> {
-        let mut names = self.kept.clone();
-        names.push(OWN[0].into());
+        let mut names = vec![OWN[0].to_owned()];
         names.extend(self.numbers.iter().cloned());
         match self.predicted.clone().or_else(|| self.predict(&[])) {
             None => names.extend(self.names.iter().cloned()),
@@ -374,7 +373,7 @@ impl Answers {
         }
         names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));
         names.extend(self.flags.then(|| FLAGS.to_owned()));
-        names
+        names_with_own(&self.kept, names)
     }
 
     /// Predicts the features `x`; `None` if only the transform is applied.

@@ -15,6 +15,8 @@ pub(crate) enum ShardsCommand {
     Verify(Dataset),
     /// Show the contents of a dataset
     Inspect(Dataset),
+    /// Remove the files of earlier builds that the current manifest does not name
+    Prune(PruneDataset),
     /// Infer an expectations file from the training split
     Expect {
         #[command(flatten)]
@@ -42,7 +44,7 @@ pub(crate) struct BuildShards {
 pub(crate) struct Building {
     /// Refit the transform and rebuild all shards from all rows, including damaged ones. Without
     /// it, rows landed since the dataset was built are appended in new shards, with the dataset's
-    /// fitted transform
+    /// fitted transform; datasets of texts or images are rebuilt
     #[arg(long)]
     pub(crate) refit: bool,
     /// Engine of the queries of a build: `local`, or `df://HOST:PORT` of a cluster's scheduler; the
@@ -67,6 +69,21 @@ pub(crate) struct Dataset {
     /// Print the report as one JSON object, on the last line of standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneDataset {
+    #[command(flatten)]
+    pub(crate) dataset: Dataset,
+    /// Number of the newest manifests that stay with their files, the current one included
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep: u32,
+    /// Seconds for which any file stays after it was written: a build in progress may need it
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    pub(crate) grace_s: u64,
+    /// Report the files and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -40,6 +40,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         records,
         warnings,
         error,
+        repeated: _,
     } = preview;
     if let Some(error) = error {
         return line(out, source, error);

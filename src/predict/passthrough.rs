@@ -6,6 +6,22 @@ use feedline_schemas::{
     report::{PredictReport, Warning},
 };
 
+/// Name of a passthrough column, where another column of the file has its own name.
+pub(super) fn renamed(name: &str) -> String {
+    format!("kept={name}")
+}
+
+/// Names of the passthrough columns `kept` in a file, then those of its `own` columns.
+pub(super) fn names_with_own(kept: &[String], own: Vec<String>) -> Vec<String> {
+    let kept = kept.iter().map(|name| match own.contains(name) {
+        true => renamed(name),
+        false => name.clone(),
+    });
+    let mut names: Vec<String> = kept.collect();
+    names.extend(own);
+    names
+}
+
 /// A cell that the type of its column cannot hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
@@ -77,6 +93,24 @@ fn misfit_warning(column: &str, cells: u64) -> Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_called_as_one_of_the_predictions_has_another_name() {
+        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let kept: Vec<String> = strings(&["id", "row", "error", "truth"]);
+        let own: Vec<String> = strings(&["row", "prediction", "error", "detail"]);
+        let expected: Vec<String> = strings(&[
+            "id",
+            "kept=row",
+            "kept=error",
+            "truth",
+            "row",
+            "prediction",
+            "error",
+            "detail",
+        ]);
+        assert_eq!(names_with_own(&kept, own), expected);
+    }
 
     #[test]
     fn a_column_without_a_type_is_text() {

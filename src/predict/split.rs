@@ -18,15 +18,18 @@ use feedline_trainer::{ChosenRun, Context, MeasuredRows, Predicted, Truths};
 
 use tokio::runtime::Handle;
 
-use super::{Output, named_target};
+use super::{Output, named_target, passthrough::renamed};
 
 /// Columns that identify the sample of a row.
 const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
 
+/// Name in place of a source for rows of `dataset.sql`, as in their rejects.
+const QUERY: &str = "sql";
+
 /// Columns of the file.
 #[derive(Debug)]
 pub(crate) struct SplitColumns {
-    /// Names of the sources by their numbers.
+    /// Names of the sources by their numbers in origins.
     sources: Vec<String>,
     /// Names of the classes by id; empty if a number is predicted.
     classes: Vec<String>,
@@ -37,9 +40,8 @@ pub(crate) struct SplitColumns {
 
 impl SplitColumns {
     pub(crate) fn new(manifest: &Manifest, artefact: &TransformArtefact) -> Self {
-        let sources = manifest.sources.iter();
         Self {
-            sources: sources.map(|source| source.name.to_string()).collect(),
+            sources: origin_names(manifest),
             classes: match &artefact.target {
                 Some(FittedTarget::Classification { classes, .. }) => classes.clone(),
                 _ => Vec::new(),
@@ -165,6 +167,15 @@ impl SplitColumns {
     }
 }
 
+/// Names of the sources by their numbers in origins. The rows of a query have one name, since they are no rows of a source.
+fn origin_names(manifest: &Manifest) -> Vec<String> {
+    if manifest.counts.are_of_query() {
+        return vec![QUERY.to_owned()];
+    }
+    let sources = manifest.sources.iter();
+    sources.map(|source| source.name.to_string()).collect()
+}
+
 /// Passthrough columns of the rows with the `origins`, which follow the rows read before.
 async fn beside(kept: &mut PassthroughRows, origins: &[Origin]) -> anyhow::Result<Vec<Column>> {
     let mut columns = vec![Vec::with_capacity(origins.len()); kept.names().len()];
@@ -189,7 +200,7 @@ fn named(name: &str) -> String {
             .iter()
             .any(|beginning| name.starts_with(beginning));
     match is_own {
-        true => format!("kept={name}"),
+        true => renamed(name),
         false => name.to_owned(),
     }
 }

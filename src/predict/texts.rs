@@ -27,8 +27,8 @@ use feedline_schemas::{
 use feedline_trainer::{ChosenRun, TextScorer};
 
 use super::{
-    LOOK, OWN, Output, WAITING, count, images, is_own, joined, note_misfits, typed_columns, usable,
-    warn_of_misfits,
+    LOOK, OWN, Output, WAITING, count, images, is_own, joined, names_with_own, note_misfits,
+    typed_columns, usable, warn_of_misfits,
 };
 use crate::stop::Stop;
 
@@ -374,10 +374,10 @@ impl PredictTexts {
             used: Some(self.chosen.used().clone()),
             ..PredictReport::default()
         };
-        let mut names = self.kept.clone();
-        names.push(OWN[0].to_owned());
+        let mut names = vec![OWN[0].to_owned()];
         names.extend(SCORES.map(str::to_owned));
         names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));
+        let names = names_with_own(&self.kept, names);
         let kept = PassthroughColumns {
             types: self.output.types_of(&self.source.kept_types()),
             names: self.kept,

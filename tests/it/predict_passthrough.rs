@@ -90,6 +90,21 @@ fn passthrough_columns_keep_the_types_of_the_input_in_parquet() {
     let file = trained(folder);
     check_types_of_parquet(folder, file);
     check_declared_type_of_csv(folder, file);
+    check_names_of_predictions(folder, file);
+}
+
+/// A column that is called as one of the predictions has another name in their file.
+fn check_names_of_predictions(folder: &Path, file: &str) {
+    let new = "size,garden,row,error\n50,true,77,none\n";
+    fs::write(folder.join("named.csv"), new).unwrap();
+    let predict = ["predict", file, "named.csv", "--passthrough", "row"];
+    let to = ["--passthrough", "error", "--to", "named-out.csv"];
+    run(folder, &[&predict[..], &to].concat()).expect(0);
+    let written = fs::read_to_string(folder.join("named-out.csv")).unwrap();
+    let lines: Vec<&str> = written.lines().collect();
+    let header = "kept=row,kept=error,row,prediction,error,detail";
+    assert_eq!(lines[0], header, "{written}");
+    assert!(lines[1].starts_with("77,none,0,"), "{written}");
 }
 
 fn check_types_of_parquet(folder: &Path, file: &str) {

@@ -94,3 +94,41 @@ fn new_rows_of_a_series_that_a_query_makes_have_the_landed_rows_as_their_past() 
     let only = ["predict", file, "new.ndjson", "--transform-only"];
     assert_eq!(run(folder, &only).expect(0).stdout, landed);
 }
+
+#[test]
+fn predictions_for_rows_of_a_query_name_the_query_and_no_landed_rows() {
+    let mut csv = "id;n;y\n".to_owned();
+    for id in 0..150 {
+        writeln!(csv, "{id};{};{}", id * 7 % 11, id * 37 % 100).unwrap();
+    }
+    let train = "[train]\nmodel = { type = \"mlp\", hidden = [4] }\nbatch_size = 20\nepochs = 1\n";
+    for (query, source) in [("", "s"), ("sql = \"select id, n, y from s\"\n", "sql")] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(folder.join("s.csv"), &csv).unwrap();
+        let key = format!("{query}target = \"y\"\npassthrough = [\"id\"]\n");
+        let text = text(&key).replace("drop = [\"id\"]\n", "").replace(
+            "train = 1, validation = 0, test = 0",
+            "train = 0.6, validation = 0.2, test = 0.2",
+        );
+        let file = pipeline(folder, &format!("{text}{train}"));
+        run(folder, &["run", file]).expect(0);
+        let eval = ["eval", file, "--predictions", "test.csv", "--json"];
+        let report = run(folder, &eval).expect(0).json();
+        let worst = &report["worst"][0];
+        assert!(worst["key"].is_string(), "{report}");
+        let has_place = source == "s";
+        for name in ["source", "sequence", "row"] {
+            assert_eq!(worst.get(name).is_some(), has_place, "{name}: {report}");
+        }
+        let written = fs::read_to_string(folder.join("test.csv")).unwrap();
+        let mut lines = written.lines();
+        let header = lines.next().unwrap();
+        assert!(
+            header.starts_with("id,key,source,sequence,row,"),
+            "{header}"
+        );
+        let mut sources = lines.map(|line| line.split(',').nth(2).unwrap());
+        assert!(sources.all(|found| found == source), "{written}");
+    }
+}
