@@ -164,12 +164,12 @@ impl Plan {
             more => format!(" and {more} more"),
         };
         (!names.is_empty()).then(|| {
-            let (are, their) = match self.left_list.len() {
-                1 => ("is", "its"),
-                _ => ("are", "their"),
+            let (are, they, their) = match self.left_list.len() {
+                1 => ("is", "it", "its"),
+                _ => ("are", "they", "their"),
             };
             let message = format!(
-                "{} {are} no longer in the list (`{}`{more}): {are} not requested any more, and {their} landed rows stay; one that returns is read from its beginning",
+                "{} {are} no longer in the list (`{}`{more}): {they} {are} not requested any more, and {their} landed rows stay; one that returns is read from its beginning",
                 counted(self.left_list.len() as u64, "value"),
                 names.join("`, `"),
             );

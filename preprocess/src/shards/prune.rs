@@ -250,6 +250,9 @@ mod tests {
             .put("shards/notes.txt", "mine".into())
             .await
             .unwrap();
+        let shards = &read_manifest(&dataset).await.unwrap().splits[0].shards;
+        let digest = shards[0].path.replace(".arrow", ".keys");
+        dataset.put(&digest, "digest".into()).await.unwrap();
         let before = paths(&dataset).await;
         let named = |manifest: &Manifest| named_by(manifest).collect::<BTreeSet<_>>();
         let previous = named(&read_named(&dataset, &path_of(2)).await.unwrap());
@@ -283,6 +286,7 @@ mod tests {
         let mut expected: BTreeSet<String> = before.intersection(&current).cloned().collect();
         expected.extend(["CURRENT", "shards/notes.txt"].map(str::to_owned));
         expected.insert(path_of(3));
+        assert!(after.contains(&digest));
         assert_eq!(after, expected);
         assert_eq!(
             verify(&dataset).await.unwrap().problems,
