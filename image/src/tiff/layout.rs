@@ -210,7 +210,7 @@ impl Layout {
         } else {
             rows.min(self.height.saturating_sub(down.saturating_mul(rows)))
         };
-        self.row_bytes() * u64::from(rows)
+        self.row_bytes().saturating_mul(u64::from(rows))
     }
 
     /// Decoded strips, the decoder's output and our three channels; a row; a copy of the file and
