@@ -43,8 +43,8 @@ pub struct PruneRule {
 }
 
 /// Removes the files of a dataset that none of its newest manifests names, and the older manifests.
-/// Files with other names than those of a build are left. No build, training or loader may use the
-/// older manifests meanwhile.
+/// In the folders of a build, the ending of a file decides; files with other endings are left. No
+/// build, training or loader may use the older manifests meanwhile.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -162,7 +162,7 @@ fn named_by(manifest: &Manifest) -> impl Iterator<Item = String> {
     named.into_iter()
 }
 
-/// Returns true for the names of files that builds write, but for `CURRENT`.
+/// Returns true for files with a beginning and ending that builds use, but for `CURRENT`.
 fn is_of_build(path: &str) -> bool {
     let is_in_folder = FOLDERS.iter().any(|(folder, ends)| {
         path.starts_with(folder) && ends.iter().any(|end| path.ends_with(end))

@@ -75,8 +75,8 @@ pub(crate) fn bad(config: &LossScaleConfig, state: &mut LossScale) -> bool {
     true
 }
 
-/// The warning of a run of `steps` of which more than one in [`MANY`] were left out, or as many as its warm-up has. A drop
-/// after each growth of the scale is usual, and does not count for the warm-up.
+/// The warning of a run of `steps` that left out more than one in [`MANY`], or as many as its warm-up has. A drop after each
+/// growth of the scale is usual, and does not count for the warm-up.
 pub(crate) fn warning(
     config: &LossScaleConfig,
     state: &LossScale,
