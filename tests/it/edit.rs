@@ -146,7 +146,7 @@ fn what_cannot_be_edited_is_told_what_to_do() {
     refused(&["--to", "edited"], 1, &["no finished build"]);
     run(folder.path(), &["ingest", file]).expect(0);
     run(folder.path(), &["shards", "build", file]).expect(0);
-    refused(&["--to", "edited"], 1, &["train first"]);
+    refused(&["--to", "edited"], 1, &["train that run first"]);
     refused(&["--to", "out/dataset"], 1, &["name another folder"]);
     let threshold = ["--to", "edited", "--threshold", "0"];
     refused(&threshold, 2, &["--threshold", "above 0"]);
