@@ -263,6 +263,8 @@ impl HeadStruct {
 struct PageHead<'a, T> {
     inner: &'a mut T,
     bytes: Vec<u8>,
+    /// Decompressed size of the page, 0 before it is read.
+    page_bytes: i64,
 }
 
 impl<'a, T: Read> PageHead<'a, T> {
@@ -274,6 +276,7 @@ impl<'a, T: Read> PageHead<'a, T> {
         let mut head = Self {
             inner,
             bytes: Vec::new(),
+            page_bytes: 0,
         };
         head.read_struct(HeadStruct::Page, 0)?;
         Ok(head.bytes)
@@ -305,11 +308,7 @@ impl<'a, T: Read> PageHead<'a, T> {
                 }
                 4..=6 => {
                     let number = self.number()?;
-                    if matches!((part, id), (HeadStruct::Page, 2)) && number > PAGE {
-                        return Err(io::Error::other(format!(
-                            "a page of {number} bytes unpacked is more than this program reads, {PAGE}; write the file with smaller pages, and cells of at most {ROW} bytes"
-                        )));
-                    }
+                    self.check_number(part, id, number)?;
                 }
                 7 => self.skip(8)?,
                 8 => {
@@ -319,6 +318,27 @@ impl<'a, T: Read> PageHead<'a, T> {
                 12 => self.read_struct(part.inner(id), depth + 1)?,
                 _ => return Err(no_head()),
             }
+        }
+    }
+
+    /// Checks the numbers that the Parquet library allocates memory for: bytes of a page, and values of a
+    /// dictionary. Each value has a byte; of values with the fixed length 0, a dictionary has one.
+    fn check_number(&mut self, part: HeadStruct, id: i16, number: i64) -> io::Result<()> {
+        match (part, id) {
+            (HeadStruct::Page, 2) if number > PAGE => Err(io::Error::other(format!(
+                "a page of {number} bytes unpacked is more than this program reads, {PAGE}; write the file with smaller pages, and cells of at most {ROW} bytes"
+            ))),
+            (HeadStruct::Page, 2) => {
+                self.page_bytes = number;
+                Ok(())
+            }
+            (HeadStruct::DictionaryPage, 1) if !(0..=self.page_bytes.max(1)).contains(&number) => {
+                Err(io::Error::other(format!(
+                    "a dictionary of {number} values in a page of {} bytes unpacked; the file is damaged",
+                    self.page_bytes
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -405,6 +425,16 @@ mod tests {
                 .unwrap_err()
                 .contains("1073741824 bytes")
         );
+    }
+
+    #[test]
+    fn a_dictionary_has_no_more_values_than_bytes() {
+        let page = |values: &[u8]| page(24, &[&[0x4c, 0x15], values, &[0x15, 0, 0]].concat());
+        assert!(head(&page(&varint(24))).is_ok());
+        let more = head(&page(&varint(25))).unwrap_err();
+        assert!(more.contains("25 values in a page of 24 bytes"), "{more}");
+        // Below 0.
+        assert!(head(&page(&[1])).is_err());
     }
 
     #[test]
