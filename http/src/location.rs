@@ -1,6 +1,6 @@
 //! Locations: without their credentials, on this machine, and after a redirect.
 
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 /// Maximum number of redirects of one request.
 pub(crate) const MAX_REDIRECTS: usize = 5;
@@ -10,12 +10,8 @@ pub(crate) const MAX_REDIRECTS: usize = 5;
 pub fn redacted_location(url: &str) -> String {
     match Url::parse(url) {
         Ok(parsed) if parsed.has_host() => {
-            format!(
-                "{}://{}{}",
-                parsed.scheme(),
-                parsed.host_str().unwrap_or_default(),
-                parsed.path()
-            )
+            let shown = &parsed[Position::BeforeHost..Position::AfterPath];
+            format!("{}://{shown}", parsed.scheme())
         }
         _ => url.split('?').next().unwrap_or_default().to_owned(),
     }
@@ -52,5 +48,25 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
         Some(Host::Ipv6(ip)) => ip.is_loopback(),
         Some(Host::Domain(name)) => name == "localhost",
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redacted_location;
+
+    #[test]
+    fn a_location_is_shown_with_its_port_and_without_credentials() {
+        for (url, expected) in [
+            (
+                "https://u:pw@h.example:81/a?sig=x#y",
+                "https://h.example:81/a",
+            ),
+            ("ftp://host:2121/x/y", "ftp://host:2121/x/y"),
+            ("s3://bucket/x?v=1", "s3://bucket/x"),
+            ("in/a.csv?x", "in/a.csv"),
+        ] {
+            assert_eq!(redacted_location(url), expected);
+        }
     }
 }

@@ -125,11 +125,23 @@ fn refused(reason: impl Into<String>) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, Refused(reason.into()))
 }
 
-/// Returns the reason of a refusal, if `error` comes from one.
+/// Returns the reason of a refusal, if `error` comes from one, or from a response that is no listing.
 #[must_use]
 pub fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.find_map(|error| error.downcast_ref::<Refused>().map(ToString::to_string))
+    causes.find_map(|error| match error.downcast_ref::<Refused>() {
+        Some(refused) => Some(refused.to_string()),
+        None => no_listing(&error.to_string()),
+    })
+}
+
+/// Returns the reason of `error` if it is of a response that is no listing of WebDAV, such as a page. The
+/// client's error type is not public, so its text decides.
+fn no_listing(error: &str) -> Option<String> {
+    let cause = error.strip_prefix("Error decoding PROPFIND response: ")?;
+    Some(format!(
+        "the response to `PROPFIND` of WebDAV, which lists a folder, is no list of files ({cause}): {NO_LISTING}"
+    ))
 }
 
 /// Makes the clients of a store at `home`.
@@ -226,9 +238,23 @@ async fn head_of(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     ))
 }
 
+/// Returns true for the status of a server that does not list its folders. Other statuses may be of missing
+/// credentials, of a missing folder, or of a busy server.
+fn refuses_listing(status: StatusCode) -> bool {
+    const OTHER: [StatusCode; 6] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    UNSUPPORTED.contains(&status) || (status.is_client_error() && !OTHER.contains(&status))
+}
+
 /// Refuses the response of a server that does not list folders: another try would not help.
 fn check_listing(method: &Method, response: &HttpResponse) -> Result<(), HttpError> {
-    if method.as_str() == "PROPFIND" && UNSUPPORTED.contains(&response.status()) {
+    if method.as_str() == "PROPFIND" && refuses_listing(response.status()) {
         let status = response.status();
         return Err(refused(format!(
             "`PROPFIND` of WebDAV, which lists a folder, got status {status}: {NO_LISTING}"

@@ -129,7 +129,7 @@ fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Ob
         _ => {
             let connector = StoreConnector::new(url, &options.web, true);
             let builder = HttpBuilder::new()
-                .with_url(&url[..Position::BeforePath])
+                .with_url(server_of(url))
                 .with_retry(once())
                 .with_http_connector(NotingConnector(connector));
             Arc::new(builder.build()?)
@@ -146,9 +146,15 @@ pub(crate) fn web(
         return Ok(None);
     }
     let builder = HttpBuilder::new()
-        .with_url(&url[..Position::BeforePath])
+        .with_url(server_of(url))
         .with_http_connector(StoreConnector::new(url, options, false));
     Ok(Some(Box::new(builder.build()?)))
+}
+
+/// URL of the server of `url`, without user and password: the client shows it in its errors.
+fn server_of(url: &Url) -> String {
+    let host = &url[Position::BeforeHost..Position::BeforePath];
+    format!("{}://{host}", url.scheme())
 }
 
 fn once() -> RetryConfig {

@@ -4,6 +4,15 @@ use std::io;
 
 use feedline_schemas::{Classified, ErrorKind};
 
+/// Reason and remedy where a bucket is missing.
+pub(crate) const NO_BUCKET: &str =
+    "the store has no such bucket or container; create it, or correct the URL";
+/// Codes of responses by stores that have no such bucket or container.
+const NO_BUCKET_CODES: [&str; 2] = [
+    "<Code>NoSuchBucket</Code>",
+    "<Code>ContainerNotFound</Code>",
+];
+
 /// An error of a store. Its URLs carry no credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,13 +46,11 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The URL cannot be used.
-    #[error(
-        "cannot use `{url}` as a location: {reason}; use a path, file://, s3://, gs://, az:// or http(s)://"
-    )]
+    #[error("cannot use `{url}` as a location: {reason}")]
     Location {
         /// URL as given.
         url: String,
-        /// Reason of the error.
+        /// Reason of the error and remedy.
         reason: String,
     },
     /// Fewer bytes arrived than requested.
@@ -164,6 +171,14 @@ impl Error {
         url: String,
         source: object_store::Error,
     ) -> Self {
+        let text = source.to_string();
+        if NO_BUCKET_CODES.iter().any(|code| text.contains(code)) {
+            return Self::Refused {
+                operation,
+                url,
+                reason: NO_BUCKET.to_owned(),
+            };
+        }
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound { url },
             object_store::Error::PermissionDenied { source, .. }

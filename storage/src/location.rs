@@ -1,11 +1,18 @@
 //! Checks of a URL and of the variables of its store, before a client is created from them.
 
+use std::collections::BTreeMap;
+
+use feedline_http::redacted_location;
 use object_store::{
     ObjectStoreScheme, aws::AmazonS3ConfigKey, azure::AzureConfigKey, gcp::GoogleConfigKey,
+    path::Path,
 };
-use url::Url;
+use url::{Position, Url};
 
 use crate::StoreOptions;
+
+/// Advice where a location is of no known kind.
+pub(crate) const KINDS: &str = "use a path, file://, s3://, gs://, az:// or http(s)://";
 
 /// Refuses a URL with a query or a fragment, where the store has neither: its path would end there,
 /// and two folders could become one.
@@ -23,6 +30,32 @@ pub(crate) fn check_is_path(url: &str) -> Result<(), String> {
     ))
 }
 
+/// Returns `url` for a message about the marks in its path, without credentials; its query may have some.
+pub(crate) fn shown_marks(url: &str) -> String {
+    let (url, query) = match url.split_once('?') {
+        Some((url, _)) => (url, "?..."),
+        None => (url, ""),
+    };
+    let (path, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+    format!("{}{fragment}{query}", redacted_location(path))
+}
+
+/// Returns the URL of the folder that the paths of a store begin at, when `folder` are the last parts of
+/// the path of `url`. It has the bucket or container, wherever the URL has it, and no credentials.
+pub(crate) fn shown_root(url: &Url, folder: &Path) -> String {
+    let container = match (url.scheme(), url.username()) {
+        // Only Azure has a container there; elsewhere it is a user.
+        ("az" | "abfs" | "abfss", container) if !container.is_empty() => format!("{container}@"),
+        _ => String::new(),
+    };
+    let host = &url[Position::BeforeHost..Position::BeforePath];
+    let parts: Vec<&str> = url.path().split('/').filter(|p| !p.is_empty()).collect();
+    let bucket = parts.len().saturating_sub(folder.parts().count());
+    let bucket = parts.iter().take(bucket).map(|part| format!("/{part}"));
+    let bucket: String = bucket.collect();
+    format!("{}://{container}{host}{bucket}", url.scheme())
+}
+
 /// Form that the value of a variable must have.
 enum ValueForm {
     /// URL of a server.
@@ -33,49 +66,106 @@ enum ValueForm {
     Document,
 }
 
-/// Checks the values of the variables that the store of `url` reads. The client would panic at some
-/// wrong ones, such as a line end in a header.
+/// A variable that a store reads.
+struct StoreVariable<'a> {
+    name: &'a str,
+    value: &'a str,
+    form: ValueForm,
+}
+
+/// Returns the variables that the store of `url` uses, and checks their values. The client would
+/// panic at some wrong ones, such as a line end in a header. An empty variable is not used, and one
+/// that another variable replaces is not used either.
 ///
 /// # Errors
 /// The name of the variable and the remedy. The value may be a secret and is not shown.
-pub(crate) fn check_variables(url: &Url, options: &StoreOptions) -> Result<(), String> {
+pub(crate) fn used_variables(
+    url: &Url,
+    options: &StoreOptions,
+) -> Result<BTreeMap<String, String>, String> {
     let Ok((scheme, _)) = ObjectStoreScheme::parse(url) else {
-        return Ok(());
+        return Ok(options.vars.clone());
     };
-    for (name, value) in &options.vars {
-        let wrong = match value_form(&scheme, &name.to_ascii_lowercase()) {
-            None | Some(ValueForm::Document) => None,
-            Some(ValueForm::Line) => line_fault(value),
-            Some(ValueForm::Endpoint) => line_fault(value).or_else(|| endpoint_fault(value)),
+    // By the client's key: of two names of a key, the client uses the last one.
+    let mut by_key = BTreeMap::new();
+    for (name, value) in options.vars.iter().filter(|(_, value)| !value.is_empty()) {
+        if let Some((key, form)) = key_and_form(&scheme, &name.to_ascii_lowercase()) {
+            by_key.insert(key, StoreVariable { name, value, form });
+        }
+    }
+    remove_replaced(&mut by_key);
+    let mut used = BTreeMap::new();
+    for StoreVariable { name, value, form } in by_key.into_values() {
+        let wrong = match form {
+            ValueForm::Document => None,
+            ValueForm::Line => line_fault(value),
+            ValueForm::Endpoint => line_fault(value).or_else(|| endpoint_fault(value)),
         };
         if let Some(wrong) = wrong {
             return Err(format!("environment variable `{name}` {wrong}"));
         }
+        used.insert(name.to_owned(), value.to_owned());
     }
-    Ok(())
+    Ok(used)
 }
 
-/// The form of the value of the variable `name`; `None` if the store does not read it.
-fn value_form(scheme: &ObjectStoreScheme, name: &str) -> Option<ValueForm> {
-    let form = match scheme {
-        ObjectStoreScheme::AmazonS3 => match name.parse::<AmazonS3ConfigKey>().ok()? {
-            AmazonS3ConfigKey::Endpoint
-            | AmazonS3ConfigKey::S3Endpoint
-            | AmazonS3ConfigKey::StsEndpoint => ValueForm::Endpoint,
-            _ => ValueForm::Line,
-        },
-        ObjectStoreScheme::GoogleCloudStorage => match name.parse::<GoogleConfigKey>().ok()? {
-            GoogleConfigKey::BaseUrl => ValueForm::Endpoint,
-            GoogleConfigKey::ServiceAccountKey => ValueForm::Document,
-            _ => ValueForm::Line,
-        },
-        ObjectStoreScheme::MicrosoftAzure => match name.parse::<AzureConfigKey>().ok()? {
-            AzureConfigKey::Endpoint => ValueForm::Endpoint,
-            _ => ValueForm::Line,
-        },
-        _ => return None,
-    };
-    Some(form)
+/// Removes the variables that the client of S3 ignores beside others.
+fn remove_replaced(by_key: &mut BTreeMap<String, StoreVariable<'_>>) {
+    use AmazonS3ConfigKey as Key;
+
+    let is_set = |key: Key| by_key.contains_key(&key_name(&key));
+    let has_keys = is_set(Key::AccessKeyId) || is_set(Key::SecretAccessKey);
+    let asks_sts = !has_keys && is_set(Key::WebIdentityTokenFile) && is_set(Key::RoleArn);
+    let ignored = [
+        (Key::Endpoint, is_set(Key::S3Endpoint)),
+        (Key::DefaultRegion, is_set(Key::Region)),
+        (Key::StsEndpoint, !asks_sts),
+    ];
+    for (key, is_ignored) in ignored {
+        if is_ignored {
+            by_key.remove(&key_name(&key));
+        }
+    }
+}
+
+/// The client's own name of a key.
+fn key_name(key: &impl AsRef<str>) -> String {
+    key.as_ref().to_owned()
+}
+
+/// The client's key for the variable `name`, and the form of its value; `None` if the store does
+/// not read it.
+fn key_and_form(scheme: &ObjectStoreScheme, name: &str) -> Option<(String, ValueForm)> {
+    match scheme {
+        ObjectStoreScheme::AmazonS3 => {
+            let key: AmazonS3ConfigKey = name.parse().ok()?;
+            let form = match key {
+                AmazonS3ConfigKey::Endpoint
+                | AmazonS3ConfigKey::S3Endpoint
+                | AmazonS3ConfigKey::StsEndpoint => ValueForm::Endpoint,
+                _ => ValueForm::Line,
+            };
+            Some((key_name(&key), form))
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let key: GoogleConfigKey = name.parse().ok()?;
+            let form = match key {
+                GoogleConfigKey::BaseUrl => ValueForm::Endpoint,
+                GoogleConfigKey::ServiceAccountKey => ValueForm::Document,
+                _ => ValueForm::Line,
+            };
+            Some((key_name(&key), form))
+        }
+        ObjectStoreScheme::MicrosoftAzure => {
+            let key: AzureConfigKey = name.parse().ok()?;
+            let form = match key {
+                AzureConfigKey::Endpoint => ValueForm::Endpoint,
+                _ => ValueForm::Line,
+            };
+            Some((key_name(&key), form))
+        }
+        _ => None,
+    }
 }
 
 fn line_fault(value: &str) -> Option<&'static str> {
@@ -104,17 +194,21 @@ fn endpoint_fault(value: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Store, StoreOptions};
+    use super::*;
+    use crate::Store;
 
-    fn open(url: &str, vars: &[(&str, &str)]) -> Result<Store, String> {
+    fn with_vars(vars: &[(&str, &str)]) -> StoreOptions {
         let vars = vars.iter();
-        let options = StoreOptions {
+        StoreOptions {
             vars: vars
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
             ..StoreOptions::default()
-        };
-        Store::open(url, &options).map_err(|error| error.to_string())
+        }
+    }
+
+    fn open(url: &str, vars: &[(&str, &str)]) -> Result<Store, String> {
+        Store::open(url, &with_vars(vars)).map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -130,11 +224,42 @@ mod tests {
             let error = open(url, &[]).unwrap_err();
             assert!(error.contains(&format!("write `{encoded}`")), "{error}");
             assert!(!error.contains("hush"), "{error}");
+            let query = url.find('?').unwrap_or(url.len());
+            let shown = format!("cannot use `{}", &url[..query]);
+            assert!(error.contains(&shown), "{error}");
         }
         // A web server has queries, and a plain path is no URL.
         open("https://example.org/a?b=c", &[]).unwrap();
         let local = open("/tmp/a#b?c", &[]).unwrap();
         assert!(local.url().ends_with("/tmp/a#b?c"));
+    }
+
+    #[tokio::test]
+    async fn the_url_of_a_store_has_its_bucket_and_no_password() {
+        let account = ("AZURE_STORAGE_ACCOUNT_NAME", "acc");
+        for (url, expected) in [
+            ("s3://lake/a/b", "s3://lake/a/b/x"),
+            (
+                "https://s3.eu-central-1.amazonaws.com/lake/a",
+                "https://s3.eu-central-1.amazonaws.com/lake/a/x",
+            ),
+            (
+                "https://acc.blob.core.windows.net/lake/a",
+                "https://acc.blob.core.windows.net/lake/a/x",
+            ),
+            (
+                "https://acc.blob.core.windows.net/lake",
+                "https://acc.blob.core.windows.net/lake/x",
+            ),
+            (
+                "abfss://lake@acc.dfs.core.windows.net/a",
+                "abfss://lake@acc.dfs.core.windows.net/a/x",
+            ),
+            ("https://u:pw@h.example:81/a", "https://h.example:81/a/x"),
+        ] {
+            let store = open(url, &[account]).unwrap();
+            assert_eq!(store.url_of("x"), expected);
+        }
     }
 
     #[test]
@@ -154,7 +279,7 @@ mod tests {
             ("s3://lake/x", "AWS_SESSION_TOKEN", "hu\nsh", "control"),
             ("s3://lake/x", "AWS_SECRET_ACCESS_KEY", "'hush'", "quotes"),
             ("s3://lake/x", "AWS_ENDPOINT_URL", "hush:9000", "no URL"),
-            ("s3://lake/x", "AWS_ENDPOINT_URL", "", "no URL"),
+            ("s3://lake/x", "AWS_ENDPOINT_URL", " ", "white space"),
             ("s3://lake/x", "AWS_ENDPOINT_URL_S3", "//hush", "no URL"),
             ("gs://lake/x", "GOOGLE_BASE_URL", "hush", "no URL"),
             ("az://lake/x", "AZURE_STORAGE_ENDPOINT", "hush", "no URL"),
@@ -169,10 +294,63 @@ mod tests {
                 !error.contains("hush") && !error.contains("hu\n"),
                 "{error}"
             );
+            assert!(!error.contains("use a path"), "{error}");
         }
         // Another store does not read it.
         open("https://example.org/x", &[(key, "hush\n")]).unwrap();
         open("s3://lake/x", &[("AWS_ENDPOINT_URL", "https://minio:9000")]).unwrap();
         open("s3://lake/x", &[("GOOGLE_BASE_URL", "hush")]).unwrap();
+    }
+
+    /// The variables that a store in S3 uses of `vars`.
+    fn used(vars: &[(&str, &str)]) -> Result<Vec<(String, String)>, String> {
+        let url = Url::parse("s3://lake/x").unwrap();
+        Ok(used_variables(&url, &with_vars(vars))?
+            .into_iter()
+            .collect())
+    }
+
+    #[test]
+    fn only_the_variables_in_use_are_checked_and_an_empty_one_is_unset() {
+        const GENERAL: &str = "AWS_ENDPOINT_URL";
+        const SPECIFIC: &str = "AWS_ENDPOINT_URL_S3";
+        const STS: &str = "AWS_ENDPOINT_URL_STS";
+        let good = "https://minio:9000";
+        for (vars, name) in [
+            ([(GENERAL, ""), (SPECIFIC, good)], SPECIFIC),
+            ([(GENERAL, "hush"), (SPECIFIC, good)], SPECIFIC),
+            ([(GENERAL, good), (SPECIFIC, "")], GENERAL),
+            ([("AWS_ENDPOINT", "hush"), (GENERAL, good)], GENERAL),
+            ([("AWS_ENDPOINT", good), (GENERAL, "")], "AWS_ENDPOINT"),
+            ([(GENERAL, good), (STS, "hush")], GENERAL),
+            ([(GENERAL, good), ("AWS_ACCESS_KEY_ID", "")], GENERAL),
+        ] {
+            let expected = vec![(name.to_owned(), good.to_owned())];
+            assert_eq!(used(&vars), Ok(expected), "{vars:?}");
+        }
+        let regions = [
+            ("AWS_DEFAULT_REGION", "x\n"),
+            ("AWS_REGION", "eu-central-1"),
+        ];
+        let expected = vec![("AWS_REGION".to_owned(), "eu-central-1".to_owned())];
+        assert_eq!(used(&regions), Ok(expected));
+        let token = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token");
+        for vars in [
+            &[(GENERAL, good), (SPECIFIC, "hush")][..],
+            &[token, ("AWS_ROLE_ARN", "arn"), (STS, "hush")],
+        ] {
+            let error = used(vars).unwrap_err();
+            let (name, _) = vars[vars.len() - 1];
+            assert!(error.contains(&format!("`{name}` is no URL")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_store_reads_an_empty_variable_as_an_unset_one() {
+        let empty = ("AWS_SECRET_ACCESS_KEY", "");
+        open("s3://lake/x", &[("AWS_ACCESS_KEY_ID", ""), empty]).unwrap();
+        // The client refuses one key without the other.
+        let error = open("s3://lake/x", &[("AWS_ACCESS_KEY_ID", "id"), empty]).unwrap_err();
+        assert!(error.ends_with("variables of its store"), "{error}");
     }
 }

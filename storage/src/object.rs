@@ -17,6 +17,7 @@ use crate::{
     Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce, StoreOptions,
     backend::{Backend, Created, NameRange, is_in_ranges},
     clients::{self, Clients, Note, Notes},
+    error::NO_BUCKET,
 };
 
 /// Largest object sent with one request. The client limits a request to 30 s, so a slow line could
@@ -63,7 +64,7 @@ pub(crate) fn reached(
 pub(crate) struct ObjectBackend {
     store: Arc<dyn ObjectStore>,
     root: ObjectRoot,
-    /// `scheme://host`, without credentials.
+    /// URL that paths are shown behind, without credentials: `scheme://host`, with the bucket if the path has it.
     base: String,
     /// Clients of reads that are tried once.
     clients: Arc<Clients>,
@@ -169,8 +170,7 @@ impl ObjectBackend {
             object_store::Error::NotFound { .. } => Error::Refused {
                 operation,
                 url: self.url_of(path),
-                reason: "the store has no such bucket or container; create it, or correct the URL"
-                    .into(),
+                reason: NO_BUCKET.to_owned(),
             },
             source => self.error(operation, path, source),
         }
@@ -510,6 +510,23 @@ mod tests {
         );
         assert!(!written.is_not_found() && !written.is_retryable());
         assert!(backend.error("read", "x", missing()).is_not_found());
+        for code in ["NoSuchBucket", "ContainerNotFound"] {
+            let body = format!("404 Not Found: <Error><Code>{code}</Code></Error>");
+            let read = object_store::Error::NotFound {
+                path: "x".into(),
+                source: body.clone().into(),
+            };
+            let list = object_store::Error::Generic {
+                store: "S3",
+                source: body.into(),
+            };
+            for (operation, error) in [("read", read), ("list", list)] {
+                let error = backend.error(operation, "x", error);
+                let expected = format!("cannot {operation} `s3://nobucket/x`: {NO_BUCKET}");
+                assert_eq!(error.to_string(), expected);
+                assert!(!error.is_retryable());
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A folder in a store.
 
+mod object_url;
+
 use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -16,8 +18,8 @@ use crate::{
     faults::FaultyBackend,
     growing::{Depth, sweep},
     local::{LocalBackend, resolved},
-    location::{check_is_path, check_variables},
-    object::{ObjectBackend, ObjectRoot, reached},
+    location::{KINDS, check_is_path, shown_marks},
+    object::{ObjectBackend, ObjectRoot},
 };
 
 /// Tries of a create with an unknown outcome, and the first wait between them.
@@ -65,44 +67,29 @@ impl Store {
             reason,
         };
         let Some((scheme, rest)) = url.split_once("://") else {
-            let local = Self::local(PathBuf::from(url)).map_err(|e| location(e.to_string()))?;
+            let local = Self::local(PathBuf::from(url));
+            let local = local.map_err(|e| location(format!("{e}; {KINDS}")))?;
             return Ok(local.reached_with(options));
         };
         if ["file", "s3", "s3a", "gs", "az", "abfs", "abfss"].contains(&scheme) {
-            check_is_path(url).map_err(location)?;
+            check_is_path(url).map_err(|reason| Error::Location {
+                url: shown_marks(url),
+                reason,
+            })?;
         }
         let opened = match scheme {
             "file" => {
                 let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
                 let path = path.ok_or_else(|| {
-                    location("a file URL is `file:///` and an absolute path".into())
+                    location("a file URL needs an absolute path; write `file:///` before it".into())
                 })?;
-                Self::local(path).map_err(|e| location(e.to_string()))
+                Self::local(path).map_err(|e| location(format!("{e}; {KINDS}")))
             }
             "memory" => Ok(Self::memory()),
             "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" | "http" | "https" => {
-                if rest.is_empty() {
-                    return Err(location("the bucket or host is missing".into()));
-                }
-                let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
-                check_variables(&parsed, options).map_err(location)?;
-                let mut options = options.clone();
-                if scheme == "http" {
-                    // A URL with `http` permits it.
-                    options.vars.insert("allow_http".into(), "true".into());
-                }
-                let (store, root) =
-                    reached(&parsed, &options).map_err(|e| location(e.to_string()))?;
-                let host = parsed.authority().rsplit('@').next().unwrap_or_default();
-                let base = Url::parse(&format!("{scheme}://{host}"));
-                Ok(Self::object(
-                    store.into(),
-                    root,
-                    base.map_err(|e| location(e.to_string()))?,
-                    Clients::new(parsed, options),
-                ))
+                Self::open_object(url, (scheme, rest), options).map_err(location)
             }
-            _ => Err(location(format!("unknown scheme `{scheme}`"))),
+            _ => Err(location(format!("unknown scheme `{scheme}`; {KINDS}"))),
         };
         Ok(opened?.reached_with(options))
     }
@@ -132,7 +119,9 @@ impl Store {
         let base = Url::parse("memory:///").expect("a constant that is a URL");
         let store = Arc::new(InMemory::new());
         let clients = Clients::same(Arc::<InMemory>::clone(&store));
-        Self::object(store, ObjectRoot::default(), base, clients)
+        let name = base.as_str().trim_end_matches('/').to_owned();
+        let backend = ObjectBackend::new(store, ObjectRoot::default(), name, clients);
+        Self::object(base, backend)
     }
 
     fn local(root: PathBuf) -> std::io::Result<Self> {
@@ -147,9 +136,7 @@ impl Store {
         })
     }
 
-    fn object(store: Arc<dyn ObjectStore>, root: ObjectRoot, base: Url, clients: Clients) -> Self {
-        let name = base.as_str().trim_end_matches('/').to_owned();
-        let backend = ObjectBackend::new(store, root, name, clients);
+    fn object(base: Url, backend: ObjectBackend) -> Self {
         Self {
             backend: Arc::new(backend.clone()),
             place: Place::Object { base, backend },
@@ -438,9 +425,7 @@ impl Store {
                 Ok(None) => {
                     return Err(lost.unwrap_or_else(|| Error::Location {
                         url: self.url_of(path),
-                        reason:
-                            "the store reports both that the object exists and that it does not"
-                                .into(),
+                        reason: "the store reports both that the object exists and that it does not; run the same command again, or use a store with conditional writes".into(),
                     }));
                 }
                 Err(e) => return Err(e),

@@ -105,8 +105,8 @@ async fn through(
     let got = got.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
     if let Err(error) = &got {
         let expected = format!(
-            "cannot read `http://127.0.0.1:{}/data/x.csv`: it redirects to `http://{host}/x.csv`, and its host is not of the internet but of this machine or its network; give the final URL, or name that host in the source's `private_hosts` if data may lead to it",
-            home.port
+            "cannot read `http://127.0.0.1:{}/data/x.csv`: it redirects to `http://{host}:{}/x.csv`, and its host is not of the internet but of this machine or its network; give the final URL, or name that host in the source's `private_hosts` if data may lead to it",
+            home.port, other.port
         );
         assert_eq!(error.to_string(), expected);
         assert!(!error.is_retryable());
@@ -177,12 +177,37 @@ async fn a_redirect_loop_ends_after_five_hops() {
     let home = Server::redirecting("/again").await;
     let (store, requests) = opened(home.port, &[]);
     let message = store.size("x").await.unwrap_err().to_string();
-    assert!(
-        message.contains("it redirects more than 5 times, lastly to `http://127.0.0.1/again`"),
-        "{message}"
-    );
+    let last = format!("lastly to `http://127.0.0.1:{}/again`", home.port);
+    let expected = format!("it redirects more than 5 times, {last}");
+    assert!(message.contains(&expected), "{message}");
     assert_eq!(home.heads().len(), 6);
     assert_eq!(requests.load(Ordering::Relaxed), 6);
+}
+
+#[tokio::test]
+async fn errors_do_not_show_the_password_of_a_url() {
+    let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let home = Server::start("127.0.0.1", Some(refusal.to_owned())).await;
+    let url = format!("http://user:hush@127.0.0.1:{}/data", home.port);
+    let store = Store::open(&url, &StoreOptions::default()).unwrap();
+    let read = ReadOnce {
+        range: 0..4,
+        if_match: None,
+        lane: Lane::First,
+    };
+    let once = store.read_once("x", &read).await.unwrap_err().error;
+    for error in [once, store.get("x").await.unwrap_err()] {
+        let mut text = error.to_string();
+        let shown = format!("http://127.0.0.1:{}/data/x", home.port);
+        assert!(text.contains(&shown), "{text}");
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            text += &error.to_string();
+            cause = error.source();
+        }
+        assert!(text.contains("400"), "{text}");
+        assert!(!text.contains("hush"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Random, feedline, finish, pipeline, python, wait};
+use crate::support::{Random, feedline, finish, pipeline, python, serve, wait};
 
 /// A moto server on a free loopback port; ends with the value.
 pub(crate) struct S3 {
@@ -259,4 +259,48 @@ url = "large.csv"
     let uploaded = parts.load(Ordering::Relaxed);
     assert!(uploaded >= 3, "{uploaded}");
     run(&["ingest", "verify", file]);
+}
+
+#[test]
+fn a_bucket_that_does_not_exist_is_named_by_commands_that_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = serve(|_| {
+        let body = "<Error><Code>NoSuchBucket</Code></Error>".to_owned();
+        ("404 Not Found", String::new(), body)
+    });
+    let port = origin.rsplit(':').next().unwrap().parse().unwrap();
+    fs::write(folder.path().join("numbers.csv"), "size,price\n1,2\n").unwrap();
+    let file = pipeline(
+        folder.path(),
+        r#"
+[pipeline]
+name = "remote"
+root = "s3://nobucket/remote"
+[[source]]
+name = "numbers"
+type = "files"
+url = "numbers.csv"
+[dataset]
+target = "price"
+[train]
+epochs = 1
+"#,
+    );
+    let export = ["export", file, "--to", "out", "--format", "parquet"];
+    for arguments in [
+        &["check", file][..],
+        &["shards", "build", file],
+        &["train", file],
+        &["runs", "list", file],
+        &export,
+    ] {
+        let mut command = with_s3(folder.path(), port);
+        let failed = finish(command.args(arguments).output().unwrap()).expect(1);
+        for part in [
+            "`s3://nobucket/",
+            "no such bucket or container; create it, or correct the URL",
+        ] {
+            assert!(failed.stderr.contains(part), "{arguments:?} {failed:#?}");
+        }
+    }
 }

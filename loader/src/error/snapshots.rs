@@ -97,7 +97,7 @@ fn of_dataset() -> Vec<Error> {
         Error::Location {
             source: Box::new(feedline_storage::Error::Location {
                 url: "ftp://host/data".into(),
-                reason: "scheme `ftp` is not supported".into(),
+                reason: "scheme `ftp` is not supported; use a path, file://, s3://, gs://, az:// or http(s)://".into(),
             }),
         },
         Error::File {

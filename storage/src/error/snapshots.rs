@@ -21,7 +21,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
         },
         Error::Location {
             url: "ftp://host/data".into(),
-            reason: "scheme `ftp` is not supported".into(),
+            reason: "scheme `ftp` is not supported; use a path, file://, s3://, gs://, az:// or http(s)://".into(),
         },
         Error::Short {
             url: url(),
