@@ -150,9 +150,9 @@ pub enum Error {
     },
     /// No step of a training in f16 has moved the weights.
     #[error(
-        "no step has moved the weights, which are those of the start: the gradient overflowed f16 in {dropped} of {steps}; \
-         begin with a lower scale of the loss (`train.loss_scale.initial`), such as `{scale}`, which it has now, or set \
-         `train.precision` to `bf16` or `f32`",
+        "no step has moved the weights, which are those of the start: the gradient overflowed f16 in {dropped} of {steps}, \
+         so no scale of the loss has worked so far: set `train.loss_scale.initial` much lower than `{scale}`, which it would \
+         try next, or `train.precision` to `bf16` or `f32`",
         steps = counted(*steps, "step")
     )]
     NoUpdate {

@@ -90,14 +90,20 @@ pub(crate) fn warning(
         return None;
     }
     let warmup = match spans_warmup {
-        true => format!(", and its warm-up has {warmup_steps}"),
+        true => format!(", at least as many as the warm-up has ({warmup_steps})"),
         false => String::new(),
     };
+    let scale = state.scale;
+    let lower = match state.good_steps {
+        0 => format!(
+            "begin with a scale of the loss much lower than `{scale}`, which it has now and has not tried yet"
+        ),
+        _ => format!("begin with a lower scale of the loss, such as `{scale}`, which it has now"),
+    };
     let message = format!(
-        "{} of {steps} moved no weight, since the gradient overflowed f16{warmup}; the schedule advanced without them: begin \
-         with a lower scale of the loss, such as `{}`, which it has now, or set `train.precision` to `bf16` or `f32`",
-        counted(dropped, "step"),
-        state.scale
+        "{} of {steps} moved no weight, since the gradient overflowed f16{warmup}; the schedule advanced without them: {lower}, or \
+         set `train.precision` to `bf16` or `f32`",
+        counted(dropped, "step")
     );
     Some(Warning::new("dropped_steps", message).with_key("train.loss_scale.initial"))
 }
@@ -163,7 +169,7 @@ mod tests {
         let found = |dropped, steps, warmup_steps| {
             let state = LossScale {
                 scale: 1024.0,
-                good_steps: 0,
+                good_steps: 3,
                 dropped,
             };
             warning(&config, &state, steps, warmup_steps)
@@ -176,9 +182,23 @@ mod tests {
         assert!(many.message.contains("12 steps of 15"), "{}", many.message);
         assert!(many.message.contains("such as `1024`"), "{}", many.message);
         let warmup = found(4, 1000, 4).unwrap().message;
-        assert!(warmup.contains("its warm-up has 4"), "{warmup}");
+        let as_many = "overflowed f16, at least as many as the warm-up has (4); the schedule";
+        assert!(warmup.contains(as_many), "{warmup}");
         // One drop for each growth of the scale.
         assert_eq!(found(100, 200_000, 100), None);
+    }
+
+    #[test]
+    fn a_scale_that_no_step_has_tried_is_not_proposed() {
+        let state = LossScale {
+            scale: 1024.0,
+            good_steps: 0,
+            dropped: 12,
+        };
+        let found = warning(&LossScaleConfig::default(), &state, 15, 0);
+        let message = found.unwrap().message;
+        assert!(message.contains("much lower than `1024`"), "{message}");
+        assert!(!message.contains("such as"), "{message}");
     }
 
     #[test]

@@ -52,6 +52,8 @@ fn a_run_without_any_update_does_not_run_out_of_patience_and_is_an_error() {
         };
         // Those of all three epochs.
         assert_eq!((*dropped, *steps), (12, 12));
-        assert!(error.to_string().contains("`train.loss_scale.initial`"));
+        let message = error.to_string();
+        let advice = "no scale of the loss has worked so far: set `train.loss_scale.initial` much lower than `";
+        assert!(message.contains(advice), "{message}");
     }
 }
