@@ -104,6 +104,12 @@ impl Classified for TableError {
     }
 }
 
+/// Path of the table with this hash, relative to the dataset folder.
+#[must_use]
+pub fn table_path(split: Split, hash: Hash128) -> String {
+    format!("tables/{split}-{}.arrow", hash.short())
+}
+
 /// Writes the table of a split: how a manifest names it, and the file.
 ///
 /// # Errors
@@ -116,7 +122,7 @@ pub fn write(split: Split, shards: &[Shard]) -> Result<(Shard, Vec<u8>), TableEr
     let (file, blocks, head) = write_file(shards).map_err(|e| refuse(e.to_string()))?;
     let hash = Hash128::of(&file);
     let table = Shard {
-        path: format!("tables/{split}-{}.arrow", hash.short()),
+        path: table_path(split, hash),
         rows: shards.len() as u64,
         bytes: file.len() as u64,
         hash,

@@ -69,6 +69,11 @@ impl Text for PruneReport {
             );
             line(out, "left", text)?;
         }
+        if let Some(first) = self.foreign.first() {
+            let files = counted(self.foreign.len() as u64, "file");
+            let text = format!("{files} with other names, such as `{first}`; left as they are");
+            line(out, "not of a build", text)?;
+        }
         line(
             out,
             "kept",
@@ -252,6 +257,19 @@ fn target_text(target: TargetKind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prune_counts_files_that_are_not_of_a_build() {
+        let foreign = ["shards/train/mine.arrow", "tables/mine.arrow"];
+        let report = PruneReport {
+            foreign: foreign.map(str::to_owned).into(),
+            ..PruneReport::default()
+        };
+        let mut text = String::new();
+        report.write(&mut text).unwrap();
+        let expected = "2 files with other names, such as `shards/train/mine.arrow`; left";
+        assert!(text.contains(expected), "{text}");
+    }
 
     #[test]
     fn an_inspection_lists_unexpected_values() {

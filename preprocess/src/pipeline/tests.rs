@@ -872,7 +872,7 @@ async fn a_target_of_text_is_named_with_a_value() {
 async fn a_source_that_never_landed_is_named() {
     let root = Store::memory();
     market(&root).await;
-    insta::assert_snapshot!(failure(&root, "target = \"price\"\n").await, @"cannot use source `b`: no rows have landed in `memory:/landing/b`; run `feedline ingest` first");
+    insta::assert_snapshot!(failure(&root, "target = \"price\"\n").await, @"cannot use source `b`: no rows have landed in `memory:/landing/b`; run `feedline ingest` first, or look at what it reported if it has run");
     insta::assert_snapshot!(failure(&root, "sources = [\"c\"]\n").await, @"`dataset.sources`: there is no source `c` among a, b");
 }
 

@@ -192,14 +192,31 @@ impl Build<'_> {
         warnings::made_of_other_rows(&found)
     }
 
-    /// Warns of a query that returns more rows than landed in the tables that it begins from. Rows of one split key share a split,
-    /// and a column or expression names the split of each row by itself.
+    /// Warns of a query that returns more rows than landed in the tables that it begins from, and of a cross join that repeats
+    /// rows with their target. Rows of one split key share a split, and so do rows of one time; a column or expression names
+    /// the split of each row by itself.
     fn repeated_by_query(&self) -> Option<Warning> {
         let base = self.input.query.as_ref()?.base.as_ref()?;
         let split = &self.spec.config.split;
-        let is_meant = !split.key.is_empty() || split.by.is_named();
+        if !split.key.is_empty() || split.by.is_named() {
+            return None;
+        }
         let rows = self.input.rows;
-        (rows > base.rows && !is_meant).then(|| warnings::sql_repeats_rows(rows, base))
+        if rows > base.rows {
+            let is_together = split
+                .time()
+                .is_some_and(|time| base.is_same_in_copies(time));
+            return (!is_together).then(|| warnings::sql_repeats_rows(rows, base));
+        }
+        let is_apart = |target: &str| {
+            let time = split.time();
+            time.is_none_or(|time| !base.decides_too(target, time))
+        };
+        self.spec.targets().find_map(|target| {
+            let target = &target.column;
+            let table = base.repeated_by_cross_join(target, rows)?;
+            is_apart(target).then(|| warnings::cross_join_repeats_target(rows, target, table))
+        })
     }
 
     /// Warns of classes that had other ids in the dataset that this build replaces.

@@ -161,7 +161,7 @@ pub(crate) async fn put_profile(
     let Some(profile) = profile else {
         return Ok(None);
     };
-    let path = format!("profile-{}.json", profile.hash.short());
+    let path = profile_path(profile.hash);
     dataset.put(&path, Bytes::from(encode(profile))).await?;
     Ok(Some(ProfileReference {
         path,
@@ -192,13 +192,23 @@ pub(crate) async fn put_transform(
     artefact: &TransformArtefact,
     name: &feedline_schemas::ids::Name,
 ) -> Result<TransformReference, Error> {
-    let path = format!("transform-{}.json", artefact.hash.short());
+    let path = transform_path(artefact.hash);
     dataset.put(&path, Bytes::from(encode(artefact))).await?;
     Ok(TransformReference {
         path,
         hash: artefact.hash,
         dataset: name.clone(),
     })
+}
+
+/// Path of the transform artefact with this hash.
+pub(super) fn transform_path(hash: Hash128) -> String {
+    format!("transform-{}.json", hash.short())
+}
+
+/// Path of the profile with this hash.
+pub(super) fn profile_path(hash: Hash128) -> String {
+    format!("profile-{}.json", hash.short())
 }
 
 /// Path of the `tokenizer.json` with this hash.

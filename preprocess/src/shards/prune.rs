@@ -3,31 +3,29 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use feedline_schemas::{
-    manifest::{Manifest, report_path},
+    ContractError,
+    ids::Hash128,
+    manifest::{Manifest, Split, report_path},
     report::PruneReport,
+    shard_table::table_path,
 };
 use feedline_storage::{Listed, Store, clock::Clock};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{
-    manifest::{generation_of, path_of, pointer, read_manifest, read_named},
+    manifest::{
+        generation_of, path_of, pointer, profile_path, read_manifest, read_named, tokenizer_path,
+        transform_path,
+    },
     shard_index::digest_path,
+    stored_shard::{self, lengths_path},
 };
-use crate::Error;
+use crate::{Error, staging::rejects};
 
-/// Folders with files that manifests name, and the endings of these files.
-const FOLDERS: [(&str, &[&str]); 3] = [
-    ("shards/", &[".arrow", ".keys", ".lengths"]),
-    ("rejects/", &[".jsonl"]),
-    ("tables/", &[".arrow"]),
-];
-/// Beginnings and endings of the files beside the folders that manifests name.
-const BESIDE: [(&str, &str); 4] = [
-    ("transform-", ".json"),
-    ("profile-", ".json"),
-    ("tokenizer-", ".json"),
-    ("report-", ".html"),
-];
+/// Folders whose files builds write. Any other file in them is reported.
+const FOLDERS: [&str; 3] = ["shards/", "rejects/", "tables/"];
+/// Hexadecimal digits of a hash in the name of a file.
+const HASH_DIGITS: usize = 16;
 /// Requests that are made at the same time.
 const AT_ONCE: usize = 16;
 
@@ -43,8 +41,8 @@ pub struct PruneRule {
 }
 
 /// Removes the files of a dataset that none of its newest manifests names, and the older manifests.
-/// In the folders of a build, the ending of a file decides; files with other endings are left. No
-/// build, training or loader may use the older manifests meanwhile.
+/// A file of a build is one with a path that a build gives; other files are left, and reported in
+/// the folders of builds. No build, training or loader may use the older manifests meanwhile.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -65,8 +63,9 @@ pub struct PruneRule {
 /// ```
 ///
 /// # Errors
-/// As [`read_manifest`], also for an older manifest that is kept; [`Error::Input`] if a build
-/// published meanwhile and needs files that were removed.
+/// As [`read_manifest`]; [`Error::Input`] if an older manifest that is kept is damaged, as the files
+/// that it names are unknown then, or if a build published meanwhile and needs files that were
+/// removed.
 pub async fn prune(
     dataset: &Store,
     rule: PruneRule,
@@ -81,10 +80,8 @@ pub async fn prune(
         let age = file.modified.map(|modified| now.saturating_sub(modified));
         age.is_some_and(|age| age < rule.grace)
     };
-    let unnamed = listed
-        .into_iter()
-        .filter(|file| is_of_build(&file.path) && !named.contains(&file.path));
-    let (young, mut old): (Vec<_>, Vec<_>) = unnamed.partition(is_young);
+    let (unnamed, foreign) = unnamed_files(listed, &named);
+    let (young, mut old): (Vec<_>, Vec<_>) = unnamed.into_iter().partition(is_young);
     // Manifests go first, so that none names a file that is gone.
     old.sort_by_key(|file| generation_of(&file.path).is_none());
     let report = PruneReport {
@@ -94,6 +91,7 @@ pub async fn prune(
         files: old.len() as u64,
         bytes: old.iter().map(|file| file.bytes).sum(),
         young: young.len() as u64,
+        foreign,
         removed: old.into_iter().map(|file| file.path).collect(),
     };
     if !rule.dry_run {
@@ -130,11 +128,47 @@ async fn kept_files(
         .take(rule.keep.saturating_sub(1) as usize)
     {
         let path = path_of(generation);
-        named.extend(named_by(&read_named(dataset, &path).await?));
+        named.extend(named_by(&read_older(dataset, &path, kept.len()).await?));
         kept.push(path);
     }
     named.extend(kept.iter().cloned());
     Ok((kept, named))
+}
+
+/// Reads an older manifest that is kept beside `newer` newer ones. If it is damaged, the files that
+/// it names are unknown.
+async fn read_older(dataset: &Store, path: &str, newer: usize) -> Result<Manifest, Error> {
+    let (what, reason) = match read_named(dataset, path).await {
+        Ok(manifest) => return Ok(manifest),
+        Err(Error::Input { what, reason, .. }) => (what, reason),
+        Err(Error::Contract(ContractError::Malformed {
+            what, path, reason, ..
+        })) => (format!("`{what}`"), format!("{reason} at `{path}`")),
+        Err(Error::Storage(feedline_storage::Error::NotFound { url })) => {
+            (format!("`{url}`"), "it does not exist".to_owned())
+        }
+        Err(error) => return Err(error),
+    };
+    Err(Error::input(
+        what,
+        format!(
+            "{reason}, so the files that the older manifest `{path}` names are unknown; nothing was removed"
+        ),
+        format!(
+            "restore it; or remove `{path}` or use `--keep {newer}`, and the files that only that manifest names are removed"
+        ),
+    ))
+}
+
+/// Files that no kept manifest names: those of builds, and the paths of others in their folders.
+fn unnamed_files(listed: Vec<Listed>, named: &BTreeSet<String>) -> (Vec<Listed>, Vec<String>) {
+    let unnamed = listed
+        .into_iter()
+        .filter(|file| !named.contains(&file.path));
+    let (of_builds, others): (Vec<_>, Vec<_>) = unnamed.partition(|file| is_of_build(&file.path));
+    let others = others.into_iter().map(|file| file.path);
+    let foreign = others.filter(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)));
+    (of_builds, foreign.collect())
 }
 
 /// Paths of the files that a manifest names.
@@ -162,15 +196,43 @@ fn named_by(manifest: &Manifest) -> impl Iterator<Item = String> {
     named.into_iter()
 }
 
-/// Returns true for files with a beginning and ending that builds use, but for `CURRENT`.
+/// Returns true for a path that a build gives a file, except for `CURRENT`.
 fn is_of_build(path: &str) -> bool {
-    let is_in_folder = FOLDERS.iter().any(|(folder, ends)| {
-        path.starts_with(folder) && ends.iter().any(|end| path.ends_with(end))
-    });
-    let is_beside = BESIDE
-        .iter()
-        .any(|(begin, end)| !path.contains('/') && path.starts_with(begin) && path.ends_with(end));
-    is_in_folder || is_beside || generation_of(path).is_some()
+    let is_named_by_hash = || {
+        let (hash, index) = hash_and_index(path)?;
+        Some(paths_of_builds(hash, index).iter().any(|own| own == path))
+    };
+    generation_of(path).is_some() || is_named_by_hash().unwrap_or_default()
+}
+
+/// Hash at the end of a file's name, and the index before it in the name of a shard.
+fn hash_and_index(path: &str) -> Option<(Hash128, Option<usize>)> {
+    let (path, _) = path.rsplit_once('.')?;
+    let begin = path.len().checked_sub(HASH_DIGITS)?;
+    let hash = u64::from_str_radix(path.get(begin..)?, 16).ok()?;
+    let before = path.get(..begin)?.rsplit('/').next()?;
+    let index = before.strip_suffix('-');
+    let index = index.and_then(|index| index.parse().ok());
+    Some((Hash128::new(u128::from(hash) << 64), index))
+}
+
+/// Paths that builds give files with this hash, and shards with this index.
+fn paths_of_builds(hash: Hash128, index: Option<usize>) -> Vec<String> {
+    let mut paths = vec![
+        transform_path(hash),
+        profile_path(hash),
+        tokenizer_path(hash),
+        report_path(hash),
+        rejects::path_of(hash),
+    ];
+    for split in Split::ALL {
+        paths.push(table_path(split, hash));
+        if let Some(index) = index {
+            let shard = stored_shard::path_of(split, index, hash);
+            paths.extend([digest_path(&shard), lengths_path(&shard), shard]);
+        }
+    }
+    paths
 }
 
 async fn delete_all(dataset: &Store, paths: &[&String]) -> Result<(), Error> {
@@ -237,6 +299,31 @@ mod tests {
         root.child("dataset")
     }
 
+    /// Files that no build wrote, in the order of their paths; the last two are in no folder of
+    /// builds.
+    async fn put_foreign(dataset: &Store) -> Vec<String> {
+        let foreign = [
+            "rejects/a/0123456789abcdef.jsonl",
+            "rejects/mine.jsonl",
+            "shards/00000-0123456789abcdef.arrow",
+            "shards/notes.txt",
+            "shards/other/00000-0123456789abcdef.arrow",
+            "shards/train/0-0123456789abcdef.arrow",
+            "shards/train/00000-0123456789ABCDEF.arrow",
+            "shards/train/00000-0123456789abcdef.parquet",
+            "shards/train/mine.arrow",
+            "shards/train/mine/00000-0123456789abcdef.arrow",
+            "shards/train/mine/x.keys",
+            "tables/mine-0123456789abcdef.arrow",
+            "report-2024.html",
+            "transform-mine.json",
+        ];
+        for path in foreign {
+            dataset.put(path, "mine".into()).await.unwrap();
+        }
+        foreign.map(str::to_owned).into()
+    }
+
     async fn paths(dataset: &Store) -> BTreeSet<String> {
         let listed = dataset.list("").await.unwrap();
         listed.into_iter().map(|file| file.path).collect()
@@ -246,10 +333,7 @@ mod tests {
     async fn files_of_earlier_builds_are_removed_and_the_dataset_stays_whole() {
         let root = Store::memory();
         let dataset = built(&root).await;
-        dataset
-            .put("shards/notes.txt", "mine".into())
-            .await
-            .unwrap();
+        let foreign = put_foreign(&dataset).await;
         let shards = &read_manifest(&dataset).await.unwrap().splits[0].shards;
         let digest = shards[0].path.replace(".arrow", ".keys");
         dataset.put(&digest, "digest".into()).await.unwrap();
@@ -264,6 +348,7 @@ mod tests {
         };
         let trial = prune(&dataset, dry_run, &SystemClock).await.unwrap();
         assert!(trial.files > 0 && paths(&dataset).await == before);
+        assert_eq!(trial.foreign, foreign[..foreign.len() - 2]);
         let two = PruneRule { keep: 2, ..NOW };
         let report = prune(&dataset, two, &SystemClock).await.unwrap();
         assert_eq!(report.kept, [path_of(3), path_of(2)]);
@@ -284,7 +369,8 @@ mod tests {
         assert_eq!(report.kept, [path_of(3)]);
         let after = paths(&dataset).await;
         let mut expected: BTreeSet<String> = before.intersection(&current).cloned().collect();
-        expected.extend(["CURRENT", "shards/notes.txt"].map(str::to_owned));
+        expected.extend(foreign);
+        expected.insert("CURRENT".to_owned());
         expected.insert(path_of(3));
         assert!(after.contains(&digest));
         assert_eq!(after, expected);
@@ -294,6 +380,45 @@ mod tests {
         );
         let again = prune(&dataset, NOW, &SystemClock).await.unwrap();
         assert_eq!((again.files, again.bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_paths_of_builds_are_recognized() {
+        let hash = Hash128::of(b"content");
+        for index in [0, 7, 123_456] {
+            for path in paths_of_builds(hash, Some(index)) {
+                assert!(is_of_build(&path), "{path}");
+            }
+        }
+        assert!(is_of_build(&path_of(3)) && !is_of_build("CURRENT"));
+    }
+
+    #[tokio::test]
+    async fn an_older_manifest_that_is_damaged_keeps_all_files() {
+        let root = Store::memory();
+        let dataset = built(&root).await;
+        let manifest = dataset.get(&path_of(2)).await.unwrap();
+        let changed = String::from_utf8_lossy(&manifest).replacen("\"rows\": ", "\"rows\": 1", 1);
+        for damaged in ["{", changed.as_str()] {
+            let damaged = damaged.to_owned().into();
+            dataset.put(&path_of(2), damaged).await.unwrap();
+            let before = paths(&dataset).await;
+            let three = PruneRule { keep: 3, ..NOW };
+            let error = prune(&dataset, three, &SystemClock).await.unwrap_err();
+            let error = error.to_string();
+            for part in [
+                "manifest-000002.json`: ",
+                "are unknown; nothing was removed; restore it",
+                "use `--keep 1`",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
+            assert!(!error.contains("--refit"), "{error}");
+            assert_eq!(paths(&dataset).await, before);
+        }
+        let report = prune(&dataset, NOW, &SystemClock).await.unwrap();
+        assert!(report.removed.contains(&path_of(2)));
+        assert!(verify(&dataset).await.unwrap().problems.is_empty());
     }
 
     #[tokio::test]

@@ -20,11 +20,16 @@ pub(super) async fn put_lengths(
 ) -> Result<Lengths, Error> {
     let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
     let lengths = Lengths {
-        path: format!("{}.lengths", shard.trim_end_matches(".arrow")),
+        path: lengths_path(shard),
         crc32c: crc32c::crc32c(&bytes),
     };
     store.put(&lengths.path, Bytes::from(bytes)).await?;
     Ok(lengths)
+}
+
+/// Path of the lengths of the documents of the shard at `shard`.
+pub(super) fn lengths_path(shard: &str) -> String {
+    format!("{}.lengths", shard.trim_end_matches(".arrow"))
 }
 
 /// Folder of the shards of a split.

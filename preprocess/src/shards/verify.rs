@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     count::counted,
+    ids::Hash128,
     manifest::{Layout, Manifest, Split},
     report::VerifyReport,
 };
@@ -134,7 +135,7 @@ async fn check_rejects(dataset: &Store, manifest: &Manifest) -> Result<Vec<Strin
     for path in &manifest.rejects {
         match dataset.get_opt(path).await? {
             None => problems.push(format!("the rejects `{path}` do not exist")),
-            Some(bytes) if rejects::path_of(&bytes) != *path => {
+            Some(bytes) if rejects::path_of(Hash128::of(&bytes)) != *path => {
                 problems.push(format!(
                     "the rejects `{path}` are damaged: their hash is not the one in their name"
                 ));

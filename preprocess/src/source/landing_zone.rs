@@ -542,7 +542,7 @@ fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
     let (reason, advice) = match why {
         NoRows::NeverRan => (
             format!("no rows have landed in `{url}`"),
-            "run `feedline ingest` first",
+            "run `feedline ingest` first, or look at what it reported if it has run",
         ),
         NoRows::NoBatch => (
             format!(

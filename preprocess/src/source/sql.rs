@@ -116,7 +116,7 @@ impl Query {
         Ok(Self {
             sql: sql.to_owned(),
             made: other_rows::columns(frame.logical_plan()),
-            base: repeats::base_tables(frame.logical_plan(), &landed_rows(sources)),
+            base: BaseTables::of(frame.logical_plan(), &landed_rows(sources)),
             schema: RecordSchema {
                 version: SchemaVersion::new(0),
                 columns,

@@ -218,9 +218,9 @@ impl Rejects {
     }
 }
 
-/// Path of a file of rejects with this content.
-pub(crate) fn path_of(content: &[u8]) -> String {
-    format!("rejects/{}.jsonl", Hash128::of(content).short())
+/// Path of a file of rejects whose content has this hash.
+pub(crate) fn path_of(hash: Hash128) -> String {
+    format!("rejects/{}.jsonl", hash.short())
 }
 
 /// The first row of the first file of published rejects that cannot be used; without one, the first that is left out by choice.
@@ -239,7 +239,7 @@ pub(crate) async fn sample(dataset: &Store, paths: &[String]) -> Result<Option<S
 }
 
 async fn put(dataset: &Store, text: String) -> Result<String, Error> {
-    let path = path_of(text.as_bytes());
+    let path = path_of(Hash128::of(text.as_bytes()));
     dataset.put(&path, Bytes::from(text)).await?;
     Ok(path)
 }

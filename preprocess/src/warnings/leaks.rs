@@ -9,6 +9,9 @@ use crate::{
     statistics::target_leakage::{self, Leak},
 };
 
+/// Code of the warnings about a query that repeats rows.
+const SQL_REPEATS_ROWS: &str = "sql_repeats_rows";
+
 /// Warns of features that give the target away in training rows.
 pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
     let target = shown(target);
@@ -115,15 +118,35 @@ pub(crate) fn sql_repeats_rows(rows: u64, base: &BaseTables) -> Warning {
         .map(|name| format!("`{}`", shown(name)))
         .collect();
     let tables = first_of(&tables, COLUMNS);
+    let landed = match base.is_combined {
+        true => format!("rows of {tables} have {} combinations", base.rows),
+        false => format!("{} landed in {tables}", base.rows),
+    };
     let message = format!(
-        "the query returns {}, and {} landed in {tables}, which it begins from: a join that matches several rows, or `unnest`, \
+        "the query returns {}, and {landed}, which it begins from: a join that matches several rows, or `unnest`, \
          repeats rows, so copies of one row can be in training and in test, and count several times; join one row a key \
          (`group by`, `distinct`), or, where more rows are meant, list the columns that identify a row of {tables} in \
          `dataset.split.key`: its copies then share a split, and this warning ends",
-        counted(rows, "row"),
-        base.rows
+        counted(rows, "row")
     );
-    warning("sql_repeats_rows", "dataset.sql", message)
+    warning(SQL_REPEATS_ROWS, "dataset.sql", message)
+}
+
+/// Warns of a query of `rows` rows whose cross join repeats the landed rows of a table, and the target with them.
+pub(crate) fn cross_join_repeats_target(
+    rows: u64,
+    target: &str,
+    (table, landed): (&str, u64),
+) -> Warning {
+    let (target, table) = (shown(target), shown(table));
+    let message = format!(
+        "the query returns {}, combinations of a cross join, and the target `{target}` comes from `{table}` alone, in which \
+         {landed} landed: does each combination have an outcome of its own? If not, copies of one row of `{table}` can be in training \
+         and in test; list the columns that identify such a row in `dataset.split.key`: its copies then share a split. If so, list \
+         those that identify a combination; this warning ends with either",
+        counted(rows, "row")
+    );
+    warning(SQL_REPEATS_ROWS, "dataset.sql", message)
 }
 
 /// A call in backticks; words as they are.

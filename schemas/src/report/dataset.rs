@@ -204,6 +204,8 @@ pub struct PruneReport {
     pub bytes: u64,
     /// Files that no kept manifest names, and that stay since they are young.
     pub young: u64,
+    /// Paths of files in the folders of builds whose names are not those of a build. They stay.
+    pub foreign: Vec<String>,
     /// Paths of the removed files in the dataset folder.
     pub removed: Vec<String>,
 }

@@ -8,7 +8,7 @@ use datafusion::{
 use feedline_schemas::{
     record::{ColumnType, RecordSchema, system},
     report::Warning,
-    row_counter::RestartingCounter,
+    row_counter::{IndexCounter, RestartingCounter},
     transform::TransformArtefact,
 };
 
@@ -48,7 +48,10 @@ impl Build<'_> {
         }
         let (counters, rows) = Box::pin(count(session, source, first, &names)).await?;
         let counted = names.into_iter().zip(&counters);
-        let found = counted.filter(|(_, counter)| counter.is_row_number(rows));
+        let found = counted.filter(|(name, (counter, index))| {
+            let is_index = has_empty_header(&first.schema, name) && index.is_restarting(rows);
+            is_index || counter.is_row_number(rows)
+        });
         let found: Vec<&str> = found.map(|(name, _)| name).collect();
         Ok(warnings::looks_like_row_number(&found))
     }
@@ -59,14 +62,22 @@ fn is_integer(schema: &RecordSchema, name: &str) -> bool {
     columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
 }
 
+/// Returns true for the first column without a name in its header, as pandas writes an index. Where no column has
+/// a name, there is no header.
+fn has_empty_header(schema: &RecordSchema, name: &str) -> bool {
+    let mut columns = schema.columns.iter().map(|column| column.name.as_str());
+    let is_first = columns.next() == Some(name);
+    is_first && name == "column_1" && columns.any(|column| !column.starts_with("column_"))
+}
+
 /// Compares the columns `names` in the first rows of `generation`, and returns the number of rows too.
 async fn count(
     session: &SessionContext,
     source: &Landed,
     generation: &Generation,
     names: &[&str],
-) -> Result<(Vec<RestartingCounter>, u64), Error> {
-    let mut counters = vec![RestartingCounter::default(); names.len()];
+) -> Result<(Vec<(RestartingCounter, IndexCounter)>, u64), Error> {
+    let mut counters = vec![<(RestartingCounter, IndexCounter)>::default(); names.len()];
     let mut rows = 0;
     for file in generation.files.iter().take(FILES) {
         if rows == ROWS {
@@ -87,9 +98,11 @@ async fn count(
         let found = found.sort(order)?.limit(0, Some(ROWS - rows))?;
         for batch in Box::pin(found.collect()).await? {
             rows += batch.num_rows();
-            for (at, counter) in counters.iter_mut().enumerate() {
-                let cells = batch.column(at).as_primitive::<Int64Type>();
-                cells.iter().for_each(|cell| counter.add(cell));
+            for (at, (counter, index)) in counters.iter_mut().enumerate() {
+                for cell in batch.column(at).as_primitive::<Int64Type>() {
+                    counter.add(cell);
+                    index.add(cell);
+                }
             }
         }
     }

@@ -54,9 +54,10 @@ pub(super) fn is_rejected(fault: &Fault) -> bool {
     fault.reason != reason::INCOMPLETE_WINDOW
 }
 
-/// Returns true for a row that is rejected since another row of its entity at its time counts.
-pub(super) fn has_same_time(fault: &Fault) -> bool {
-    fault.detail.starts_with(&format!("`{SAME_TIME}`"))
+/// Returns true for a row that the build rejects, as `json` says, since another row of its entity at its
+/// time counts.
+pub(super) fn has_same_time(json: &str) -> bool {
+    Reason::from_json(json).reason == SAME_TIME
 }
 
 pub(super) fn no_place(time: Option<i64>) -> Fault {

@@ -351,9 +351,8 @@ impl SeriesRows {
         let origin = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let origin = Origin::from_packed(origin.value(row));
         let rejects = column(batch, system_columns::REJECT).as_string::<i32>();
-        let rejected = rejects
-            .is_valid(row)
-            .then(|| rejected(rejects.value(row), self.takes_history));
+        let reject = rejects.is_valid(row).then(|| rejects.value(row));
+        let rejected = reject.map(|json| rejected(json, self.takes_history));
         self.enter(entity, time);
         let fault = rejected.or_else(|| rows.bad.get(&row).cloned());
         let mut given = self.predicted_row(rows, row, (entity, time, place), fault);
@@ -362,7 +361,7 @@ impl SeriesRows {
             AskedRows::Last(_) => place.is_some(),
         };
         if !is_asked {
-            self.count_past(given.fault.as_ref());
+            self.count_past(given.fault.as_ref(), reject);
             if let Some(entities) = &mut self.entities {
                 entities.add_past(entity);
             }
@@ -389,11 +388,12 @@ impl SeriesRows {
         }
     }
 
-    /// Counts a row of the past that a build rejects for its `fault`.
-    fn count_past(&mut self, fault: Option<&Fault>) {
-        let rejected = fault.filter(|fault| is_rejected(fault));
-        self.rejected_before += u64::from(rejected.is_some());
-        self.same_time.1 += u64::from(rejected.is_some_and(has_same_time));
+    /// Counts a row of the past that a build rejects for its `fault`, which is that of its `reject` if it
+    /// has one.
+    fn count_past(&mut self, fault: Option<&Fault>, reject: Option<&str>) {
+        let is_counted = fault.is_some_and(is_rejected);
+        self.rejected_before += u64::from(is_counted);
+        self.same_time.1 += u64::from(reject.is_some_and(has_same_time));
     }
 
     /// Gives a new row of `entity` with its number in the file. With a `place` in the series, it counts

@@ -72,3 +72,24 @@ async fn a_row_number_that_restarts_with_each_group_is_named_and_a_cycle_is_not(
         assert_eq!(row_numbers(&report.unwrap()), Vec::<&Warning>::new());
     }
 }
+
+#[tokio::test]
+async fn an_index_without_a_header_that_begins_again_in_each_file_is_named() {
+    for (name, expected) in [("column_1", 1), ("hour", 0)] {
+        let root = Store::memory();
+        let columns = [(name, Int64), ("load", Float64), ("y", Float64)];
+        let mut zone = LandingZone::new(&root, "a", &columns);
+        for file in 0..3_u32 {
+            let rows = (0..60_u32).map(|row| {
+                let load = f64::from((file * 60 + row) * 7919 % 1000) / 8.0;
+                vec![json!(row), json!(load), json!(load * 2.0 + 0.5)]
+            });
+            zone.batch(&rows.collect::<Vec<Cells>>()).await;
+        }
+        let report = build_with(&root, TARGET, 2).await.unwrap();
+        let found = row_numbers(&report);
+        assert_eq!(found.len(), expected, "{name}: {:#?}", report.warnings);
+        let mut messages = found.iter().map(|warning| &warning.message);
+        assert!(messages.all(|message| message.contains("and a feature: `column_1`")));
+    }
+}

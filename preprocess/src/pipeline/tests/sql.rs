@@ -184,6 +184,65 @@ async fn a_query_that_repeats_rows_is_warned_of_unless_a_split_key_keeps_copies_
 }
 
 #[tokio::test]
+async fn copies_that_share_a_time_and_combinations_of_a_cross_join_are_no_repeated_rows() {
+    let root = landed(0..120).await;
+    let twice = "(select name, city from b union all select name, 'other' from b) s";
+    let by_time =
+        "split = { by = \"time\", time = \"id\", train = 0.8, validation = 0.1, test = 0.1 }\n";
+    let target = "target = \"y\"\n";
+    let others = "(select shop, id as n from a) s";
+    let grid = "from (select distinct id from a) d cross join b \
+                left join a s on s.id = d.id and s.shop = b.name";
+    for (sql, more, expected) in [
+        // All copies of an order have its id.
+        (
+            format!("select a.id, a.Price, s.city from a left join {twice} on a.shop = s.name"),
+            by_time,
+            None,
+        ),
+        (
+            format!("select s.n as id, a.Price from a left join {others} on a.shop = s.shop"),
+            by_time,
+            Some("it begins from"),
+        ),
+        // A cell of the target is that of one combination.
+        (
+            format!("select d.id, b.city, coalesce(s.Price, 0.0) as y {grid}"),
+            target,
+            None,
+        ),
+        (
+            "select a.id, b.city, a.Price * length(b.city) as y from a cross join b".to_owned(),
+            target,
+            None,
+        ),
+        (
+            "select a.id, b.city, a.Price as y from a cross join b".to_owned(),
+            target,
+            Some("`y` comes from `a` alone, in which 120 landed"),
+        ),
+        (
+            "select a.id, b.city, a.Price as y from a, b where a.shop = b.name".to_owned(),
+            target,
+            None,
+        ),
+        (
+            format!("select a.id, s.city, a.Price as y from a, {twice} where a.shop = s.name"),
+            target,
+            Some("120 landed in `a`"),
+        ),
+    ] {
+        let dataset = format!("sql = \"\"\"{sql}\"\"\"\n{more}");
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        let mut found = report.warnings.iter();
+        let found = found.find(|warning| warning.code == "sql_repeats_rows");
+        assert_eq!(found.is_some(), expected.is_some(), "{sql}: {found:?}");
+        let message = found.map_or("", |warning| warning.message.as_str());
+        assert!(message.contains(expected.unwrap_or_default()), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_query_reads_of_a_source_with_a_key_the_newest_rows() {
     let root = Store::memory();
     let mut zone = LandingZone::new(&root, "a", &[("id", Int64), ("x", Float64)]);

@@ -260,7 +260,7 @@ fn is_made(plan: &LogicalPlan) -> bool {
 }
 
 /// The tables of the subqueries of an expression; nothing where it has none.
-fn subquery_tables(expression: &Expr) -> Option<BTreeSet<String>> {
+pub(super) fn subquery_tables(expression: &Expr) -> Option<BTreeSet<String>> {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut tables: Option<BTreeSet<String>> = None;
     let looked = expression.apply(|part| {
