@@ -20,6 +20,7 @@ mod missing_words;
 mod new_column_warnings;
 mod number_settings;
 mod rounded_digits;
+mod source_separators;
 mod survey;
 mod text_columns;
 mod text_times;

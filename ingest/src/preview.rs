@@ -111,6 +111,9 @@ pub struct ColumnPreview {
     /// True if its integers number the rows of each group: they count up by one and restart.
     #[serde(skip)]
     pub numbers_rows: bool,
+    /// True if its integers count up by one in most rows and begin again, as the index of each file does.
+    #[serde(skip)]
+    pub restarts_index: bool,
     /// Lines of `csv`, such as `currency = "$"`, that read this text column as numbers.
     #[serde(skip)]
     pub number_settings: Vec<String>,
@@ -350,6 +353,7 @@ impl SourcePreview {
                 compared: values.map_or(0, |values| values.compared),
                 distinct: values.map_or(0, DistinctValues::count),
                 numbers_rows: survey.numbers_rows(&found.name),
+                restarts_index: survey.restarts_index(&found.name),
                 number_settings: found.number_settings,
                 are_times: found.are_times,
                 value_counts: values.and_then(DistinctValues::counts).cloned(),

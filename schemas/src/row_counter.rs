@@ -120,9 +120,68 @@ impl RestartingCounter {
     }
 }
 
+/// Integers of a column in the order of its rows, compared with an index that begins again in each file, as that of pandas does.
+///
+/// ```
+/// use feedline_schemas::row_counter::IndexCounter;
+///
+/// let is_restarting = |files: i64| {
+///     let mut counter = IndexCounter::default();
+///     let numbers = (0..files).flat_map(|_| 0..60);
+///     numbers.for_each(|number| counter.add(Some(number)));
+///     counter.is_restarting(files.unsigned_abs() * 60)
+/// };
+/// assert!(is_restarting(2));
+/// assert!(!is_restarting(1));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexCounter {
+    last: Option<i64>,
+    /// Numbers that are the one before plus 1.
+    steps: u64,
+    /// Numbers that are less than the one before.
+    restarts: u64,
+}
+
+impl IndexCounter {
+    /// Compares the cell of the next row; `None` if it has no integer.
+    pub fn add(&mut self, cell: Option<i64>) {
+        if let (Some(last), Some(number)) = (self.last, cell) {
+            self.steps += u64::from(last.checked_add(1) == Some(number));
+            self.restarts += u64::from(number < last);
+        }
+        self.last = cell;
+    }
+
+    /// Returns true if the column counts up by one in most of `rows` rows, and begins again at least once. A sample of
+    /// parts of long files has other rows between them.
+    #[must_use]
+    pub const fn is_restarting(&self, rows: u64) -> bool {
+        rows >= ROWS && self.restarts > 0 && self.steps * 4 >= rows * 3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_begins_again_in_files_of_one_length_and_in_parts_of_them() {
+        let is_restarting = |numbers: &[i64]| {
+            let mut counter = IndexCounter::default();
+            numbers.iter().for_each(|number| counter.add(Some(*number)));
+            counter.is_restarting(numbers.len() as u64)
+        };
+        assert!(is_restarting(&groups(0, &[30, 30])));
+        assert!(is_restarting(&groups(0, &[40, 3, 25, 8])));
+        // Parts of two files, from 0, from 500 and from 900.
+        let parts = [groups(0, &[20]), groups(500, &[20]), groups(900, &[20])];
+        assert!(is_restarting(&[&parts[..], &parts].concat().concat()));
+        assert!(!is_restarting(&groups(0, &[60])));
+        assert!(!is_restarting(&groups(0, &[2; 30])));
+        let others: Vec<i64> = (0..60).map(|row| row * 37 % 60).collect();
+        assert!(!is_restarting(&others));
+    }
 
     fn is_row_number(numbers: impl IntoIterator<Item = i64>) -> bool {
         let mut counter = RestartingCounter::default();

@@ -1,6 +1,6 @@
 //! Rows that a check has looked at, as the build of the dataset would read them.
 
-use feedline_ingest::SourcePreview;
+use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION, looks_like_row_number};
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
@@ -86,15 +86,21 @@ impl RowsLookedAt<'_> {
         let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
         source.warnings.extend(looks_like_row_number(&names));
         let mut columns = preview.columns.iter();
+        let is_unique =
+            |column: &ColumnPreview| column.compared > 1 && column.distinct == column.compared;
         let index = columns.next().filter(|column| {
-            let is_unique = column.compared > 1 && column.distinct == column.compared;
-            is_unique && !column.numbers_rows && has_empty_header(&column.name, preview)
+            let is_index = is_unique(column) || column.restarts_index;
+            is_index && !column.numbers_rows && has_empty_header(&column.name, preview)
         });
         let index = index.filter(|column| by_default.contains(&column.name));
         source.warnings.extend(index.map(|column| {
+            let numbers = match is_unique(column) {
+                true => "another number in each row looked at",
+                false => "numbers that count up by one and begin again, as in each file",
+            };
             let message = format!(
-                "`{}` has an empty header and another number in each row looked at, as the index that pandas writes, and is a \
-                 feature; leave it out with `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+                "`{}` has an empty header and {numbers}, as the index that pandas writes, and is a feature; leave it out with \
+                 `dataset.drop`, or list it in `dataset.features` if it is a quantity",
                 column.name
             );
             Warning::new("looks_like_row_number", message).with_key("dataset.drop")

@@ -153,7 +153,11 @@ impl<'a> FirstLook<'a> {
             (*location, preview) = (all.clone(), self.look(&all, pagination).await?);
         }
         for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
-            if !init::has_decimal_commas(&preview) {
+            let is_found = match format {
+                NumberFormat::GroupedComma => init::has_grouped_commas(&preview),
+                _ => init::has_decimal_commas(&preview),
+            };
+            if !is_found {
                 break;
             }
             let mut with_commas = location.clone();

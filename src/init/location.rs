@@ -162,8 +162,12 @@ impl Location {
         if let Some(column) = &self.number_column {
             let settings = self.number_settings.iter();
             let settings: Vec<String> = settings.map(|line| format!("`csv.{line}`")).collect();
+            let other = match settings.contains(&"`csv.thousands_separator = \",\"`".to_owned()) {
+                true => "; if `1,234` is 1.234 there, set `csv.decimal_separator = \",\"` instead",
+                false => "",
+            };
             decisions.push(format!(
-                "`{column}` is read as numbers by {}, which holds for all columns; see `source.csv`",
+                "`{column}` is read as numbers by {}, which holds for all columns{other}; see `source.csv`",
                 settings.join(" and ")
             ));
         }

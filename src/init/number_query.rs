@@ -41,10 +41,12 @@ pub(super) fn number_by_sql(column: &ColumnPreview, source: &str) -> Option<Stri
             format!("regexp_replace({cell}, '[^0-9.-]', '', 'g')"),
         ),
     };
-    let (before, behind) = (before.replace('$', r"\$"), behind.replace('$', r"\$"));
+    let [before, behind] = [before, behind].map(|unit| unit.replace('$', r"\$"));
+    let before = with_spaces(&before, [&before, r"\s*"]);
+    let behind = with_spaces(&behind, [r"\s*", &behind]);
     let new = format!("{} number", name.trim());
     let sql = format!(
-        "select *, case when regexp_like({cell}, '^\\s*{before}\\s*{pattern}\\s*{behind}\\s*$') \
+        "select *, case when regexp_like({cell}, '^\\s*{before}{pattern}{behind}\\s*$') \
          then try_cast({number} as double) end as {} from {}",
         identifier(&new),
         identifier(source)
@@ -123,8 +125,16 @@ fn are_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A unit with the spaces between it and the number, as `parts`; empty without a unit.
+fn with_spaces(unit: &str, parts: [&str; 2]) -> String {
+    match unit {
+        "" => String::new(),
+        _ => parts.concat(),
+    }
+}
+
 /// A name in double quotes of SQL.
-fn identifier(name: &str) -> String {
+pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
@@ -151,7 +161,7 @@ mod tests {
         let text = format!("{settings}\n[pipeline]\nname = \"p\"\n");
         let dataset = load("p.toml", &text, &[]).unwrap().config.dataset.unwrap();
         assert_eq!(dataset.targets(), ["price \"x\" number"]);
-        let expected = r#"select *, case when regexp_like(" price ""x"" ", '^\s*\$\s*-?([0-9]{1,3}(,[0-9]{3})+\.[0-9]+|[0-9]+(\.[0-9]+)?)\s*\s*$') then try_cast(regexp_replace(" price ""x"" ", '[^0-9.-]', '', 'g') as double) end as "price ""x"" number" from "shop""#;
+        let expected = r#"select *, case when regexp_like(" price ""x"" ", '^\s*\$\s*-?([0-9]{1,3}(,[0-9]{3})+\.[0-9]+|[0-9]+(\.[0-9]+)?)\s*$') then try_cast(regexp_replace(" price ""x"" ", '[^0-9.-]', '', 'g') as double) end as "price ""x"" number" from "shop""#;
         assert_eq!(dataset.sql.as_deref(), Some(expected));
     }
 

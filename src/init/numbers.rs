@@ -32,6 +32,18 @@ pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
     keys.any(|code| code == "looks_like_decimal_comma")
 }
 
+/// Returns true if such numbers may have points between thousands.
+pub(crate) fn has_grouped_commas(preview: &SourcePreview) -> bool {
+    let mut warnings = preview.warnings.iter();
+    warnings.any(|warning| {
+        warning.code == "looks_like_decimal_comma"
+            && warning.message.contains("set `csv.")
+            && warning
+                .message
+                .contains("`csv.thousands_separator = \".\"`")
+    })
+}
+
 /// Number of columns of numbers.
 pub(crate) fn numbers(preview: &SourcePreview) -> usize {
     preview.columns.iter().filter(|c| is_number(c)).count()

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::text_dates::looks_like_dates;
 use super::{
-    number_query::number_by_sql,
+    number_query::{identifier, number_by_sql},
     numbers::{has_mixed_decimals, number_key},
 };
 use crate::output::counted;
@@ -265,9 +265,11 @@ fn doubt_classes(target: &ColumnPreview, preview: &SourcePreview) -> Option<Stri
     let has_digits = |text: &&String| text.contains(|c: char| c.is_ascii_digit());
     let are_numbers = target.samples.iter().filter(has_digits).count() == target.samples.len();
     let way = if has_mixed_decimals(name, preview) {
-        "as numbers with a decimal comma in some rows and a decimal point in others it needs a source for each, see \
-         `csv.decimal_separator`"
-            .to_owned()
+        format!(
+            "it has numbers with a decimal comma in some rows and a decimal point in others; where no cell has groups of thousands, \
+             `dataset.sql` with `try_cast(replace({}, ',', '.') as double)` reads both",
+            identifier(name)
+        )
     } else if are_numbers {
         number_by_sql(target, &preview.source).unwrap_or_else(|| NO_QUERY.to_owned())
     } else {
@@ -302,6 +304,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         distinct,
         column_type,
         numbers_rows,
+        restarts_index,
         ..
     } = column;
     let is_unique = *compared >= MIN_ROWS && distinct == compared;
@@ -350,7 +353,8 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
             Some("a row number by its name")
         }
         Some(ColumnType::Int64)
-            if (is_unique || *numbers_rows) && has_empty_header(name, preview) =>
+            if (is_unique || *numbers_rows || *restarts_index)
+                && has_empty_header(name, preview) =>
         {
             Some("a row number by its empty header")
         }

@@ -163,3 +163,105 @@ fn a_table_that_a_server_refuses_names_the_option_that_sends_a_token() {
     let missing = run(folder, &["init", &format!("{base}/things.csv")]).expect(2);
     assert!(!missing.stderr.contains("--bearer"), "{missing:#?}");
 }
+
+/// Hundredths as `1.298,50`, and whole numbers as `1.298`.
+fn german(hundredths: u32) -> String {
+    let (whole, part) = (hundredths / 100, hundredths % 100);
+    let whole = match whole / 1000 {
+        0 => whole.to_string(),
+        thousands => format!("{thousands}.{:03}", whole % 1000),
+    };
+    match part {
+        0 => whole,
+        _ => format!("{whole},{part:02}"),
+    }
+}
+
+/// A number below 10 with three decimals behind a comma, which may be read as thousands.
+fn with_three_decimals(row: u32) -> String {
+    format!("{},{:03}", 1 + row % 9, row * 37 % 1000)
+}
+
+/// Changes commas to points and points to commas.
+fn mirrored(text: &str) -> String {
+    let signs = text.chars().map(|c| match c {
+        ',' => '.',
+        '.' => ',',
+        other => other,
+    });
+    signs.collect()
+}
+
+#[test]
+fn groups_of_thousands_beside_decimal_commas_are_no_second_decimal_separator() {
+    let columns: [fn(u32) -> String; 4] = [
+        |row| german(120_050 + row * 137),
+        |row| german((1000 + row) * 100),
+        // `3.647` and `485,04`.
+        |row| match row % 2 {
+            0 => german((1000 + row) * 100),
+            _ => german(48_504 + row),
+        },
+        // Both decimal separators.
+        |row| match row % 2 {
+            0 => format!("{}.{:02}", row % 90 + 10, row % 89 + 10),
+            _ => format!("{},{:02}", row % 90 + 10, row % 89 + 10),
+        },
+    ];
+    for shape in [&[0][..], &[0, 1], &[2], &[1, 0, 2], &[0, 3]] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let mut rows = "weight;".to_owned() + &"a;b;c"[..2 * shape.len() - 1] + "\n";
+        for row in 0..300 {
+            let cells = shape.iter().map(|at| columns[*at](row));
+            let cells: Vec<String> = std::iter::once(with_three_decimals(row))
+                .chain(cells)
+                .collect();
+            rows += &format!("{}\n", cells.join(";"));
+        }
+        fs::write(folder.join("eu.csv"), &rows).unwrap();
+        fs::write(folder.join("us.csv"), mirrored(&rows)).unwrap();
+        let init = run(folder, &["init", "eu.csv"]).expect(0);
+        let text = fs::read_to_string(folder.join("eu.toml")).unwrap();
+        let keys = r#"csv = { decimal_separator = ",", thousands_separator = "." }"#;
+        assert!(text.contains(keys), "{shape:?}: {text} {init:#?}");
+        let mixed = "a decimal comma in some rows and a decimal point in others";
+        assert_eq!(init.stdout.contains(mixed), shape.contains(&3), "{init:#?}");
+        // The mirrored table has decimal points, which need no key.
+        let init = run(folder, &["init", "us.csv"]).expect(0);
+        let text = fs::read_to_string(folder.join("us.toml")).unwrap();
+        assert!(!text.contains("decimal_separator = "), "{shape:?}: {text}");
+        assert_eq!(init.stdout.contains(mixed), shape.contains(&3), "{init:#?}");
+        let thousands = "set `csv.thousands_separator = \",\"` where they separate thousands";
+        assert!(init.stdout.contains(thousands), "{shape:?}: {init:#?}");
+    }
+}
+
+#[test]
+fn the_index_of_pandas_is_recognized_in_each_file_of_a_folder() {
+    for (start, numbers) in [
+        (0, "numbers that count up by one and begin again"),
+        (1, "another number in each row looked at"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::create_dir(folder.join("in")).unwrap();
+        for file in 0..3_u32 {
+            let row = |row: u32| {
+                let load = f64::from((file * 80 + row) * 7919 % 1000) / 8.0;
+                format!("{},{load},{}", row + start * file * 80, load * 2.0 + 0.5)
+            };
+            write_table(folder, &format!("in/{file}.csv"), ",load,y", 80, row);
+        }
+        let init = run(folder, &["init", "in", "--json"]).expect(0).json();
+        assert_eq!(
+            init["dropped"][0]["reason"], "a row number by its empty header",
+            "{init}"
+        );
+        let text = fs::read_to_string(folder.join("in.toml")).unwrap();
+        let text = text.replace("\"column_1\",", "");
+        fs::write(folder.join("in.toml"), text).unwrap();
+        let checked = run(folder, &["check", "in.toml"]).expect(0).stdout;
+        assert!(checked.contains(numbers), "{checked}");
+    }
+}

@@ -132,15 +132,24 @@ impl Change {
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            rows,
+            now,
+            rows_before,
+            before,
+        } = self;
         write!(
             f,
-            "{} of {} records lack it, {} have null; before, {} and {} of {}",
-            self.now.absent,
-            self.rows,
-            self.now.null,
-            self.before.absent,
-            self.before.null,
-            self.rows_before
+            "{} of {rows} records lack it, {} have null",
+            now.absent, now.null
+        )?;
+        if *rows_before == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; before, {} and {} of {rows_before}",
+            before.absent, before.null
         )
     }
 }

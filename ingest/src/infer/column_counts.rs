@@ -6,7 +6,11 @@ use std::{
 };
 
 use feedline_readers::value::{Value, hex, one_line, shorten};
-use feedline_schemas::{csv_cell::CellFormat, record::ColumnType, row_counter::RestartingCounter};
+use feedline_schemas::{
+    csv_cell::CellFormat,
+    record::ColumnType,
+    row_counter::{IndexCounter, RestartingCounter},
+};
 
 use super::{
     decimal_signs::DecimalSigns,
@@ -66,7 +70,7 @@ pub(super) struct ColumnCounts {
     longer_integers: (u64, String),
     /// Number of cells with a percent sign whose numbers have other separators than `csv`.
     pub(super) other_percents: u64,
-    /// Decimal separators of its cells.
+    /// Separators of the numbers in its cells.
     pub(super) decimal_signs: DecimalSigns,
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
@@ -76,6 +80,7 @@ pub(super) struct ColumnCounts {
     pub(super) distinct: DistinctValues,
     /// Its integers, in such a survey.
     pub(super) counter: RestartingCounter,
+    pub(super) index: IndexCounter,
 }
 
 impl ColumnCounts {
@@ -250,6 +255,15 @@ impl ColumnCounts {
         format!("`{}` ({})", self.name, self.some_of(kinds))
     }
 
+    /// The name of the column, with those of two values that it has.
+    pub(super) fn named_with(&self, values: [Option<&String>; 2]) -> String {
+        let shown = values.into_iter().flatten();
+        let shown: Vec<String> = shown
+            .map(|text| format!("`{}`", shorten(text, SHOWN)))
+            .collect();
+        format!("`{}` ({})", self.name, shown.join(", "))
+    }
+
     /// A few values of these kinds.
     pub(super) fn some_of(&self, kinds: &[Kind]) -> String {
         let kept = kinds.iter().filter_map(|kind| self.samples.get(kind));
@@ -259,24 +273,6 @@ impl ColumnCounts {
             .map(|text| format!("`{}`", one_line(&shorten(text, SHOWN))))
             .collect();
         kept.join(", ")
-    }
-
-    /// One of its cells whose only separator is `sign`.
-    pub(super) fn sample_with_sign(&self, sign: char) -> Option<&str> {
-        let kinds = [
-            Kind::DecimalComma,
-            Kind::Float,
-            Kind::WideFloat,
-            Kind::LongFloat,
-            Kind::LongWideFloat,
-            Kind::Text,
-        ];
-        let samples = kinds.iter().filter_map(|kind| self.samples.get(kind));
-        let mut samples = samples.flatten().map(String::as_str);
-        samples.find(|text| {
-            text.matches([',', '.']).eq([sign.to_string()])
-                && text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
-        })
     }
 
     /// Place of the first value of these kinds, to be added to a message; empty if it is not known.

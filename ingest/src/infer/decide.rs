@@ -3,7 +3,8 @@
 use feedline_schemas::{count::noun_of, record::ColumnType};
 
 use super::{
-    column_counts::ColumnCounts, kind::Kind, missing_words, type_warnings::ColumnFindings,
+    column_counts::ColumnCounts, kind::Kind, missing_words, source_separators::SourceSeparators,
+    type_warnings::ColumnFindings,
 };
 use crate::record_places::RecordPlaces;
 
@@ -16,6 +17,8 @@ pub(super) struct Rules<'a> {
     pub(super) has_date_formats: bool,
     /// True if keys of `csv` read numbers of another notation.
     pub(super) has_csv: bool,
+    /// Separators of the numbers of all columns.
+    pub(super) separators: SourceSeparators,
     /// Places of the records.
     pub(super) places: &'a RecordPlaces,
 }

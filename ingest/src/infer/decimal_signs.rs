@@ -1,34 +1,132 @@
-//! Decimal separators of the cells of a column, where some have a comma and others a point.
+//! Separators of the numbers in the cells of a column, in any notation.
+//!
+//! A comma or a point before three digits, as in `1.298`, may be either separator. Other numbers show
+//! their decimal separator: `58,05` and `1.298,50` have a decimal comma.
 
-use feedline_schemas::number;
+use std::borrow::Cow;
 
-use super::kind::Kind;
+use feedline_schemas::csv_cell::is_group_space;
 
-/// Numbers of cells with one decimal separator.
-#[derive(Clone, Copy, Debug, Default)]
+use super::kind::{Kind, is_currency_sign};
+
+/// Separators of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Separators {
+    /// A decimal comma.
+    Comma,
+    /// A decimal point.
+    Point,
+    /// Commas before groups of three digits; a single one may be a decimal separator.
+    CommaGroups,
+    /// The same with points.
+    PointGroups,
+}
+
+impl Separators {
+    /// Separators of `number` in any notation; `None` for other text and for digits alone.
+    fn of(number: &str) -> Option<Self> {
+        let number = number.strip_prefix(['-', '+']).unwrap_or(number);
+        let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+            None => (number, None),
+        };
+        let exponent = exponent.map(|text| text.strip_prefix(['-', '+']).unwrap_or(text));
+        let is_comma = mantissa.chars().rfind(|c| matches!(c, ',' | '.'))? == ',';
+        let (sign, other) = if is_comma { (',', '.') } else { ('.', ',') };
+        let (whole, part) = mantissa.rsplit_once(sign)?;
+        let is_part = !part.is_empty() && are_digits(part) && exponent.is_none_or(are_digits);
+        let groups = part.len() == 3 && exponent.is_none() && is_grouped(whole, sign);
+        let decimal = are_digits(whole) || (whole.contains(other) && is_grouped(whole, other));
+        match (is_part && groups, is_part && decimal) {
+            (true, _) if is_comma => Some(Self::CommaGroups),
+            (true, _) => Some(Self::PointGroups),
+            (false, true) if is_comma => Some(Self::Comma),
+            (false, true) => Some(Self::Point),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Returns true if all characters are digits, also for an empty text.
+fn are_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns true for digits, with or without `sign` before groups of three.
+fn is_grouped(text: &str, sign: char) -> bool {
+    let mut groups = text.split(sign);
+    let first = groups.next().unwrap_or_default();
+    let is_first = (1..=3).contains(&first.len()) && are_digits(first) && !first.starts_with('0');
+    is_first && groups.all(|group| group.len() == 3 && are_digits(group))
+}
+
+/// Numbers of cells by their separators.
+#[derive(Clone, Debug, Default)]
 pub(super) struct DecimalSigns {
     /// Cells with a decimal comma.
     pub(super) commas: u64,
     /// Cells with a decimal point.
     pub(super) points: u64,
+    /// Cells with points before groups of three digits.
+    pub(super) point_groups: u64,
     /// Cells among these that are no numbers with the separators of `csv`.
-    pub(super) others: u64,
+    pub(super) unread_groups: u64,
+    /// Numbers without a sign of currency or percent that are none with the separators of `csv`, other than `1,234`.
+    pub(super) unread: u64,
+    /// First cell in byte order with a decimal comma, with a decimal point, and with groups behind points.
+    pub(super) samples: [Option<String>; 3],
 }
 
 impl DecimalSigns {
     /// Counts a cell without spaces around it.
     pub(super) fn add(&mut self, kind: Kind, text: &str) {
-        let is_float = matches!(
-            kind,
-            Kind::Float | Kind::WideFloat | Kind::LongFloat | Kind::LongWideFloat
-        );
-        let (has_comma, has_point) = (text.contains(','), text.contains('.'));
-        // A point where `csv.decimal_separator` is a comma.
-        let is_other = kind == Kind::Text && has_point && number::is_number(text);
-        self.commas +=
-            u64::from(kind == Kind::DecimalComma || (is_float && has_comma && !has_point));
-        self.points += u64::from(is_other || (is_float && has_point && !has_comma));
-        self.others += u64::from(is_other || kind == Kind::DecimalComma);
+        if !text.contains([',', '.']) {
+            return;
+        }
+        let plain = [
+            Kind::DecimalComma,
+            Kind::SomeComma,
+            Kind::Thousands,
+            Kind::Text,
+        ];
+        let found = match kind {
+            kind if plain.contains(&kind) => Separators::of(text),
+            kind if kind.is_number() || MARKED.contains(&kind) => Separators::of(&unmarked(text)),
+            _ => None,
+        };
+        let Some(found) = found else { return };
+        self.unread += u64::from(plain.contains(&kind) && kind != Kind::SomeComma);
+        let (count, at) = match found {
+            Separators::Comma => (&mut self.commas, 0),
+            Separators::Point => (&mut self.points, 1),
+            Separators::PointGroups => {
+                self.unread_groups += u64::from(kind == Kind::Text);
+                (&mut self.point_groups, 2)
+            }
+            Separators::CommaGroups => return,
+        };
+        *count += 1;
+        let sample = &mut self.samples[at];
+        if sample.as_deref().is_none_or(|first| text < first) {
+            *sample = Some(text.to_owned());
+        }
+    }
+
+    /// Returns true if some cells have a decimal comma and others a decimal point.
+    pub(super) const fn are_mixed(&self) -> bool {
+        self.commas > 0 && self.points > 0
+    }
+}
+
+/// Kinds of numbers with spaces or other signs.
+pub(super) const MARKED: [Kind; 4] = [Kind::Percent, Kind::Amount, Kind::Spaced, Kind::SpacedComma];
+
+/// A number without spaces and signs of currency and percent.
+fn unmarked(text: &str) -> Cow<'_, str> {
+    let is_mark = |c: char| is_group_space(c) || is_currency_sign(c) || c == '%';
+    match text.contains(is_mark) {
+        true => Cow::Owned(text.replace(is_mark, "")),
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -37,6 +135,7 @@ mod tests {
     use feedline_readers::{record::Record, value::Value};
     use feedline_schemas::config::PaginationKind;
 
+    use super::Separators;
     use crate::infer::Survey;
 
     /// Codes and messages of the warnings about a column of these cells.
@@ -55,6 +154,37 @@ mod tests {
     }
 
     #[test]
+    fn a_separator_before_three_digits_may_be_either_one() {
+        use Separators::{Comma, CommaGroups, Point, PointGroups};
+        for (number, expected) in [
+            ("58,05", Some(Comma)),
+            ("-1.298,50", Some(Comma)),
+            ("1.298,505", Some(Comma)),
+            ("0,123", Some(Comma)),
+            ("1234,567", Some(Comma)),
+            ("1,234e5", Some(Comma)),
+            ("58.05", Some(Point)),
+            ("+1,298.50", Some(Point)),
+            (".5", Some(Point)),
+            ("0.123", Some(Point)),
+            ("1.234e-5", Some(Point)),
+            ("1,298", Some(CommaGroups)),
+            ("12,345,678", Some(CommaGroups)),
+            ("1.298", Some(PointGroups)),
+            ("-12.345.678", Some(PointGroups)),
+            ("1298", None),
+            ("1,2,3", None),
+            ("1.2.3", None),
+            ("12.34,5", None),
+            ("1.", None),
+            ("v1.5", None),
+            ("31.12.2020", None),
+        ] {
+            assert_eq!(Separators::of(number), expected, "{number}");
+        }
+    }
+
+    #[test]
     fn files_with_a_point_and_files_with_a_comma_are_reported_with_and_without_the_setting() {
         let cells = ["102.515", "97.358", "6.29", "102,99", "99,498", "5"];
         for separator in [None, Some(',')] {
@@ -63,8 +193,10 @@ mod tests {
                 panic!("{warnings:?}")
             };
             assert_eq!(code, "mixed_decimal_separators");
-            let begin = "`x` (`102,99`, `102.515`): numbers with a decimal comma in some rows";
+            let begin = "`x` (`102,99`, `6.29`): numbers with a decimal comma in some rows";
             assert!(message.starts_with(begin), "{message}");
+            let query = "try_cast(replace(\"COLUMN\", ',', '.') as double) as \"COLUMN\" from";
+            assert!(message.contains(query), "{message}");
             assert!(message.contains("a `[[source]]` of their own"), "{message}");
         }
     }
@@ -78,7 +210,17 @@ mod tests {
         let commas = ["102,99", "99,498", "5"];
         assert_eq!(codes(&commas, None), ["looks_like_decimal_comma"]);
         assert_eq!(codes(&commas, Some(',')), [""; 0]);
-        let grouped = ["1,234,567", "12.5", "1,234"];
-        assert_eq!(codes(&grouped, None), ["looks_like_thousands"]);
+        for grouped in [["1.298", "58,05", "792"], ["1.298", "1.298,50", "792"]] {
+            for separator in [None, Some(',')] {
+                assert_eq!(codes(&grouped, separator), ["looks_like_decimal_comma"]);
+            }
+        }
+        for grouped in [
+            ["1,234,567", "12.5", "1,234"],
+            ["1,298", "58.05", "792"],
+            ["1,298", "1,298.50", "792"],
+        ] {
+            assert_eq!(codes(&grouped, None), ["looks_like_thousands"]);
+        }
     }
 }

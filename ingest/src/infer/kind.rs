@@ -396,7 +396,7 @@ fn has_offset(text: &str) -> bool {
 }
 
 /// Returns true for a currency sign of Unicode.
-const fn is_currency_sign(c: char) -> bool {
+pub(super) const fn is_currency_sign(c: char) -> bool {
     matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{e3f}' | '\u{20a0}'..='\u{20cf}')
 }
 

@@ -30,7 +30,7 @@ const EXPLANATIONS: [(&str, &str); 16] = [
     (MISSING_WORDS, EXPLANATION),
     (
         LOOKS_LIKE_DECIMAL_COMMA,
-        "numbers with a decimal comma land as text",
+        "numbers in a notation with a decimal comma land as text",
     ),
     (
         MIXED_DECIMAL_SEPARATORS,

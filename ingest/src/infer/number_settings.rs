@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::config::{CsvConfig, SourceConfig, SourceKind};
 
-use super::{column_counts::ColumnCounts, kind::Kind};
+use super::{column_counts::ColumnCounts, kind::Kind, source_separators::SourceSeparators};
 
 /// Returns true if a source has the table `csv`.
 pub(super) const fn has_csv_table(config: &SourceConfig) -> bool {
@@ -20,6 +20,10 @@ pub(super) struct NumberNotation {
     pub(super) kinds: BTreeSet<Kind>,
     /// True if any number with a decimal comma has groups of thousands.
     pub(super) has_grouped_commas: bool,
+    /// True if any number has a decimal point.
+    pub(super) has_points: bool,
+    /// Separators of the numbers of all columns.
+    pub(super) separators: SourceSeparators,
 }
 
 impl NumberNotation {
@@ -34,29 +38,39 @@ impl NumberNotation {
         self.kinds.contains(&kind) || amounts.any(|(_, number)| *number == kind)
     }
 
-    /// Decimal and thousands separator, where they are not the default ones.
-    fn separators(&self) -> (Option<char>, Option<char>) {
+    /// Decimal and thousands separator, where they are not the default ones; `None` if another column has the
+    /// thousands separator as its decimal separator.
+    fn separators(&self) -> Option<(Option<char>, Option<char>)> {
+        let SourceSeparators {
+            has_commas,
+            has_points,
+            ..
+        } = self.separators;
         if self.has(Kind::Spaced) || self.has(Kind::SpacedComma) {
             let commas = [Kind::SpacedComma, Kind::DecimalComma, Kind::SomeComma];
             let has_comma = commas.iter().any(|kind| self.has(*kind));
-            return (has_comma.then_some(','), Some(' '));
+            return Some((has_comma.then_some(','), Some(' ')));
         }
         let has_thousands = self.has(Kind::Thousands) || self.has(Kind::SomeComma);
-        match self.has(Kind::DecimalComma) {
-            true => (Some(','), self.has_grouped_commas.then_some('.')),
-            false => (None, has_thousands.then_some(',')),
+        let may_be_decimal = has_thousands && !self.has(Kind::Thousands) && !self.has_points;
+        if self.has(Kind::DecimalComma) || (may_be_decimal && has_commas) {
+            let is_grouped = self.has_grouped_commas && !has_points;
+            return Some((Some(','), is_grouped.then_some('.')));
         }
+        (!has_thousands || !has_commas).then_some((None, has_thousands.then_some(',')))
     }
 
     /// Lines of `csv`, such as `currency = "$"`, that are not in `csv` and read the numbers; none
-    /// for amounts in several currencies, and where `csv` has other separators.
+    /// for amounts in several currencies, and where `csv` or another column has other separators.
     pub(super) fn settings(&self, csv: &CsvConfig) -> Vec<String> {
         let currency = match self.currencies()[..] {
             [] => None,
             [one] => Some(one),
             _ => return Vec::new(),
         };
-        let (decimal, thousands) = self.separators();
+        let Some((decimal, thousands)) = self.separators() else {
+            return Vec::new();
+        };
         let characters = [
             ("decimal_separator", decimal, csv.decimal_separator),
             ("thousands_separator", thousands, csv.thousands_separator),
@@ -81,7 +95,11 @@ impl NumberNotation {
 impl ColumnCounts {
     /// Lines of `csv` that read nine tenths of the values of this text column as numbers; none if
     /// there are no such settings.
-    pub(super) fn number_settings(&self, csv: &CsvConfig) -> Vec<String> {
+    pub(super) fn number_settings(
+        &self,
+        csv: &CsvConfig,
+        separators: SourceSeparators,
+    ) -> Vec<String> {
         let kinds = [
             Kind::DecimalComma,
             Kind::SomeComma,
@@ -93,13 +111,16 @@ impl ColumnCounts {
         ];
         let found: BTreeSet<Kind> = kinds.into_iter().filter(|k| self.count(*k) > 0).collect();
         let numbers = self.sum(|kind| kind.is_number() || found.contains(&kind));
-        if found.is_empty() || numbers * 10 < self.values() * 9 {
+        let is_mixed = self.decimal_signs.are_mixed();
+        if found.is_empty() || is_mixed || numbers * 10 < self.values() * 9 {
             return Vec::new();
         }
         let notation = NumberNotation {
             amounts: self.amounts.clone(),
             kinds: found,
-            has_grouped_commas: self.has_grouped_commas,
+            has_grouped_commas: self.has_grouped_commas || self.decimal_signs.point_groups > 0,
+            has_points: self.decimal_signs.points > 0,
+            separators,
         };
         notation.settings(csv)
     }

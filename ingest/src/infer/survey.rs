@@ -24,6 +24,7 @@ use super::{
     inferred::{Inferred, LandedTypes},
     kind::Kind,
     number_settings::has_csv_table,
+    source_separators::SourceSeparators,
     type_warnings::{CSV_NOT_USED, ColumnFindings},
     version_numbers::{VersionNumbers, version_of, warn_of_version},
 };
@@ -122,6 +123,13 @@ impl Survey {
     pub(crate) fn numbers_rows(&self, name: &str) -> bool {
         let at = self.by_key.get(name);
         at.is_some_and(|at| self.columns[*at].counter.is_row_number(self.rows))
+    }
+
+    /// Returns true if the integers of a column count up by one and begin again, as the index of each file does,
+    /// in such a survey.
+    pub(crate) fn restarts_index(&self, name: &str) -> bool {
+        let at = self.by_key.get(name);
+        at.is_some_and(|at| self.columns[*at].index.is_restarting(self.rows))
     }
 
     /// Sets the places of the records to be added, for messages.
@@ -269,7 +277,9 @@ impl Survey {
             if kind != Some(Kind::Missing) {
                 column.distinct.count_value(value);
             }
-            column.counter.add(integer(value, self.format));
+            let number = integer(value, self.format);
+            column.counter.add(number);
+            column.index.add(number);
         }
     }
 
@@ -282,7 +292,11 @@ impl Survey {
     /// them.
     pub(crate) fn infer_after(&self, config: &SourceConfig, landed: &LandedTypes) -> Inferred {
         let mut inferred = Inferred::default();
-        let mut findings = ColumnFindings::default();
+        let separators = SourceSeparators::of(&self.columns, &config.csv);
+        let mut findings = ColumnFindings {
+            separators,
+            ..ColumnFindings::default()
+        };
         for column in &self.columns {
             let own = config.contract.column.get(&column.name);
             let declared = own.and_then(|own| own.r#type);
@@ -297,6 +311,7 @@ impl Survey {
                 is_widen,
                 has_date_formats: self.dates.is_some(),
                 has_csv: has_csv_table(config),
+                separators,
                 places: &self.places,
             };
             let r#type = match (declared, landed.types.get(&column.name)) {
@@ -310,7 +325,7 @@ impl Survey {
             };
             let mut shown = column.shown(r#type, self.rows);
             if r#type == Some(ColumnType::Utf8) {
-                shown.number_settings = column.number_settings(&config.csv);
+                shown.number_settings = column.number_settings(&config.csv, separators);
                 shown.are_times = column.are_times(rules.max_odd_fraction);
             }
             inferred.columns.push(shown);

@@ -6,6 +6,7 @@ use super::{
     column_counts::ColumnCounts,
     decide::{Rules, share},
     kind::Kind,
+    source_separators::SourceSeparators,
     type_warnings::{ColumnFindings, DECLARED_FIT},
 };
 
@@ -34,6 +35,7 @@ impl ColumnCounts {
         let thousands = [Kind::Thousands, Kind::SomeComma];
         let spaces = [Kind::Spaced, Kind::SpacedComma];
         let of = |kinds: &[Kind]| self.count_all(kinds);
+        let groups = self.unread_groups(rules.separators);
         if of(&spaces) > 0 && is_most(of(&spaces) + of(&commas) + numbers) {
             findings.spaces.push(self.named(&spaces));
             let kinds = spaces.into_iter().chain(commas);
@@ -41,13 +43,19 @@ impl ColumnCounts {
             findings.space_notation.kinds.extend(found);
         } else if rules.has_csv && self.has_mixed_decimals(numbers) {
             self.note_mixed_decimals(findings);
-        } else if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
-            findings.decimal_commas.push(self.named(&commas));
-            findings.has_grouped_commas |= self.has_grouped_commas;
+        } else if self.count(Kind::DecimalComma) + groups > 0
+            && is_most(of(&commas) + groups + numbers)
+        {
+            self.note_decimal_commas(&commas, findings);
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
-            findings.thousands.push(self.named(&thousands));
+            let is_decimal = self.may_be_decimal_comma() && rules.separators.has_commas;
+            let columns = match is_decimal {
+                true => &mut findings.decimal_commas,
+                false => &mut findings.thousands,
+            };
+            columns.push(self.named(&thousands));
         } else if self.count(Kind::Amount) > 0 && is_most(self.count(Kind::Amount) + numbers) {
-            self.note_amounts(findings);
+            self.note_amounts(rules, findings);
         } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
             let is_read = is_most(self.count(Kind::Percent) - self.other_percents + numbers);
             let percents = match is_read {
@@ -71,18 +79,43 @@ impl ColumnCounts {
     /// Returns true if some cells have a decimal comma and others a decimal point, and nearly all are
     /// numbers; `numbers` of them are numbers with the separators of `csv`.
     fn has_mixed_decimals(&self, numbers: u64) -> bool {
-        let signs = self.decimal_signs;
-        let all = numbers + signs.others + self.count(Kind::SomeComma);
-        signs.commas > 0 && signs.points > 0 && all * 10 >= self.values() * 9
+        let signs = &self.decimal_signs;
+        let all = numbers + signs.unread + self.count(Kind::SomeComma);
+        signs.are_mixed() && all * 10 >= self.values() * 9
     }
 
     /// Collects a column with both decimal separators, with a cell of each.
     fn note_mixed_decimals(&self, findings: &mut ColumnFindings) {
-        let samples = [',', '.'].into_iter();
-        let samples = samples.filter_map(|sign| self.sample_with_sign(sign));
-        let samples: Vec<String> = samples.map(|text| format!("`{text}`")).collect();
-        let item = format!("`{}` ({})", self.name, samples.join(", "));
-        findings.mixed_decimals.push(item);
+        let [comma, point, _] = &self.decimal_signs.samples;
+        findings
+            .mixed_decimals
+            .push(self.named_with([comma.as_ref(), point.as_ref()]));
+    }
+
+    /// Number of cells with points before groups of three digits that only `csv.thousands_separator` reads:
+    /// the comma is the decimal separator, and the point is none of another column.
+    fn unread_groups(&self, separators: SourceSeparators) -> u64 {
+        match separators.has_commas && !separators.has_points {
+            true => self.decimal_signs.unread_groups,
+            false => 0,
+        }
+    }
+
+    /// Returns true if each comma of its numbers may be a decimal separator, and no point is one.
+    fn may_be_decimal_comma(&self) -> bool {
+        self.count(Kind::Thousands) == 0 && self.decimal_signs.points == 0
+    }
+
+    /// Collects a column of numbers in a notation with a decimal comma, with some cells of the kinds
+    /// `commas`.
+    fn note_decimal_commas(&self, commas: &[Kind], findings: &mut ColumnFindings) {
+        let [comma, _, groups] = &self.decimal_signs.samples;
+        let item = match self.count_all(commas) {
+            0 => self.named_with([comma.as_ref(), groups.as_ref()]),
+            _ => self.named(commas),
+        };
+        findings.decimal_commas.push(item);
+        findings.has_grouped_commas |= self.has_grouped_commas;
     }
 
     /// Returns true if most cells are plain numbers, the others are digits after a leading zero,
@@ -147,9 +180,11 @@ impl ColumnCounts {
     }
 
     /// Collects a column of amounts with a currency sign.
-    fn note_amounts(&self, findings: &mut ColumnFindings) {
+    fn note_amounts(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
         findings.amounts.push(self.named(&[Kind::Amount]));
         let notation = &mut findings.amount_notation;
+        notation.separators = rules.separators;
+        notation.has_points |= self.decimal_signs.points > 0;
         notation.amounts.extend(self.amounts.iter().copied());
         notation.has_grouped_commas |= self.has_grouped_commas;
     }

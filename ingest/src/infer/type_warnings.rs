@@ -14,6 +14,7 @@ use super::{
     missing_words::{EXPLANATION, MISSING_WORDS},
     number_settings::{NumberNotation, has_csv_table},
     rounded_digits::{self, DIGITS_ROUNDED},
+    source_separators::SourceSeparators,
     version_numbers::VERSION_IS_NUMBER,
 };
 
@@ -152,6 +153,8 @@ const fn odd_fate(types: TypeContract) -> &'static str {
 /// Details for the warnings, by subject; each item names a column and some of its values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnFindings {
+    /// Separators of the numbers of all columns.
+    pub(super) separators: SourceSeparators,
     pub(super) spellings: Vec<String>,
     pub(super) odd: Vec<String>,
     pub(super) mixed: Vec<String>,
@@ -279,7 +282,7 @@ impl ColumnFindings {
         }
         let settings = self.amount_notation.settings(&config.csv);
         if settings.is_empty() {
-            return "amounts with a currency sign land as text: `csv` has another currency or other separators".to_owned();
+            return "amounts with a currency sign land as text: `csv` or another column has another currency or other separators".to_owned();
         }
         format!(
             "amounts with a currency sign land as text; set {} to read them as numbers",
@@ -300,21 +303,32 @@ impl ColumnFindings {
 
     /// Text columns whose values look like numbers of another notation.
     fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 5] {
-        let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
+        let (separator, advice) = self.advise_decimal_commas(config);
+        let (thousands, thousands_advice) = match self.separators.has_commas {
+            true => (
+                "dataset.sql",
+                "other numbers have a decimal comma, so no key of `csv` reads these; a query in `dataset.sql` does, such as \
+                 `try_cast(replace(\"COLUMN\", ',', '') as double)`",
+            ),
+            false => (
+                "csv.thousands_separator",
+                "set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+            ),
+        };
         [
             warn_of_columns(
                 LOOKS_LIKE_DECIMAL_COMMA,
                 separator,
                 &self.decimal_commas,
-                &format!(
-                    "numbers with a decimal comma land as text; set {separators} to read them as numbers"
-                ),
+                &format!("numbers in a notation with a decimal comma land as text; {advice}"),
             ),
             warn_of_columns(
                 LOOKS_LIKE_THOUSANDS,
-                "csv.thousands_separator",
+                thousands,
                 &self.thousands,
-                "numbers with commas between their digits land as text; set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+                &format!(
+                    "numbers with commas between their digits land as text; {thousands_advice}"
+                ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_SPACES,
@@ -332,7 +346,41 @@ impl ColumnFindings {
         ]
     }
 
-    /// Text columns of numbers with either decimal separator, as files of two programs have.
+    /// Key of the warning about numbers in a notation with a decimal comma, and its advice.
+    fn advise_decimal_commas(&self, config: &SourceConfig) -> (&'static str, &'static str) {
+        let SourceSeparators {
+            has_points,
+            has_point_groups,
+            ..
+        } = self.separators;
+        let is_grouped = self.has_grouped_commas || has_point_groups;
+        let is_set = config.csv.decimal_separator == Some(',');
+        match (is_set, is_grouped && !has_points) {
+            (true, true) => (
+                "csv.thousands_separator",
+                "set `csv.thousands_separator = \".\"` to read them as numbers",
+            ),
+            (true, false) => (
+                "dataset.sql",
+                "others have a decimal point, which `csv.thousands_separator = \".\"` would take for one of thousands; a query in \
+                 `dataset.sql` reads them, such as `try_cast(replace(replace(\"COLUMN\", '.', ''), ',', '.') as double)`",
+            ),
+            (false, true) => (
+                "csv.decimal_separator",
+                "set `csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"` to read them as numbers",
+            ),
+            (false, false) if has_points => (
+                "csv.decimal_separator",
+                "set `csv.decimal_separator = \",\"` to read them as numbers; it holds for all columns, and others have a decimal point",
+            ),
+            (false, false) => (
+                "csv.decimal_separator",
+                "set `csv.decimal_separator = \",\"` to read them as numbers",
+            ),
+        }
+    }
+
+    /// Text columns of numbers with either decimal separator.
     fn warn_of_mixed_decimals(&self, config: &SourceConfig) -> Option<Warning> {
         let comma = match config.csv.decimal_separator {
             Some(',') => "without `csv.decimal_separator` for those with a point",
@@ -340,12 +388,15 @@ impl ColumnFindings {
         };
         warn_of_columns(
             MIXED_DECIMAL_SEPARATORS,
-            "csv.decimal_separator",
+            "dataset.sql",
             &self.mixed_decimals,
             &format!(
                 "numbers with a decimal comma in some rows and a decimal point in others land as text, and `csv.decimal_separator` \
-                 reads one of both; give the files of each separator a `[[source]]` of their own, {comma}, and list both sources in \
-                 `dataset.sources`"
+                 reads one of both; declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`: \
+                 where no cell has groups of thousands, `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '.') as \
+                 double) as \"COLUMN\" from \"{}\"` reads both; or where each file has one of both, give the files of each separator \
+                 a `[[source]]` of their own, {comma}, and list both sources in `dataset.sources`",
+                config.name
             ),
         )
     }
@@ -516,20 +567,4 @@ pub(super) fn warn_of_columns(
         message: format!("{columns}{more}: {explanation}"),
         key: Some(key.to_owned()),
     })
-}
-
-/// Key of a warning about decimal commas, and the settings that read such numbers.
-fn separators_to_set(is_grouped: bool, config: &SourceConfig) -> (&'static str, &'static str) {
-    let has_comma = config.csv.decimal_separator == Some(',');
-    match (is_grouped, has_comma) {
-        (true, true) => (
-            "csv.thousands_separator",
-            "`csv.thousands_separator = \".\"`",
-        ),
-        (true, false) => (
-            "csv.decimal_separator",
-            "`csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"`",
-        ),
-        (false, _) => ("csv.decimal_separator", "`csv.decimal_separator = \",\"`"),
-    }
 }

@@ -29,7 +29,9 @@ impl ColumnFindings {
                 LOOKS_LIKE_DECIMAL_COMMA,
                 "dataset.decimal_separator",
                 &self.decimal_commas,
-                &format!("numbers with a decimal comma land as text; in a dataset {commas}"),
+                &format!(
+                    "numbers in a notation with a decimal comma land as text; in a dataset {commas}"
+                ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_THOUSANDS,

@@ -417,6 +417,20 @@ fn a_first_column_without_a_name_is_a_row_number_where_the_others_have_one() {
     };
     assert_eq!(dropped("age"), ["a row number by its empty header"]);
     assert_eq!(dropped("column_2"), [""; 0]);
+    // That of three files, each from 0 on.
+    for restarts_index in [true, false] {
+        let index = ColumnPreview {
+            restarts_index,
+            ..column("column_1", ColumnType::Int64, 90, 30)
+        };
+        let table = preview(vec![
+            index,
+            column("age", ColumnType::Int64, 90, 40),
+            column("price", ColumnType::Float64, 90, 90),
+        ]);
+        let found = ColumnRoles::decide(&table, None).unwrap();
+        assert_eq!(found.dropped.len(), usize::from(restarts_index));
+    }
 }
 
 #[test]
@@ -486,7 +500,7 @@ fn few_whole_numbers_are_classes_in_any_notation() {
 }
 
 #[test]
-fn a_target_with_both_decimal_separators_gets_no_query() {
+fn a_target_with_both_decimal_separators_gets_the_query_that_reads_both() {
     let with = |message: &str| {
         let target = ColumnPreview {
             samples: vec!["EUR 1,5".to_owned(), "EUR 23,75".to_owned()],
@@ -499,7 +513,8 @@ fn a_target_with_both_decimal_separators_gets_no_query() {
     };
     let mixed = with("`y` (`1,5`, `1.5`): numbers");
     assert!(
-        mixed.contains("needs a source for each") && !mixed.contains("dataset.sql"),
+        mixed.contains("`try_cast(replace(\"y\", ',', '.') as double)` reads both")
+            && !mixed.contains("regexp_like("),
         "{mixed}"
     );
     assert!(with("`x` (`1,5`, `1.5`): numbers").contains("regexp_like("));

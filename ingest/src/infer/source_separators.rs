@@ -1,0 +1,198 @@
+//! Decimal separators of the columns of a source together: the settings of `csv` hold for all of them.
+
+use feedline_schemas::config::CsvConfig;
+
+use super::{
+    column_counts::ColumnCounts,
+    decimal_signs::{DecimalSigns, MARKED},
+    kind::Kind,
+};
+
+/// Decimal separators of the columns of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SourceSeparators {
+    /// True if the comma is a decimal separator, so that it separates no thousands.
+    pub(super) has_commas: bool,
+    /// True if a column without decimal commas has decimal points, so that the point separates no thousands.
+    pub(super) has_points: bool,
+    /// True if numbers have points before groups of three digits.
+    pub(super) has_point_groups: bool,
+}
+
+impl SourceSeparators {
+    /// Separators of the columns whose cells are nearly all numbers. A column with both decimal separators
+    /// decides only where no other one does.
+    pub(super) fn of(columns: &[ColumnCounts], csv: &CsvConfig) -> Self {
+        let columns = columns.iter().filter(|column| column.has_number_cells());
+        let signs: Vec<&DecimalSigns> = columns.map(|column| &column.decimal_signs).collect();
+        let has = |is: fn(&DecimalSigns) -> bool| signs.iter().any(|signs| is(signs));
+        let has_points = has(|signs| signs.points > 0 && signs.commas == 0);
+        let has_commas = has(|signs| signs.commas > 0 && signs.points == 0)
+            || (!has_points && has(DecimalSigns::are_mixed));
+        Self {
+            has_commas: has_commas || csv.decimal_separator == Some(','),
+            has_points,
+            has_point_groups: has(|signs| signs.point_groups > 0),
+        }
+    }
+}
+
+impl ColumnCounts {
+    /// Returns true if nearly all cells are numbers in some notation.
+    fn has_number_cells(&self) -> bool {
+        let others = self.decimal_signs.unread + self.count(Kind::SomeComma);
+        let marked: u64 = MARKED.iter().map(|kind| self.count(*kind)).sum();
+        let numbers = self.sum(Kind::is_number) + others + marked;
+        numbers > 0 && numbers * 10 >= self.values() * 9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_readers::{record::Record, value::Value};
+    use feedline_schemas::{config::PaginationKind, record::ColumnType, report::Warning};
+
+    use crate::infer::{Inferred, Survey};
+
+    /// The columns of these rows, whose cells are separated by spaces, with lines of `csv`.
+    fn infer(rows: &[&str], csv: &[(&str, char)]) -> Inferred {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        for (key, sign) in csv {
+            match *key {
+                "decimal_separator" => config.csv.decimal_separator = Some(*sign),
+                _ => config.csv.thousands_separator = Some(*sign),
+            }
+        }
+        let mut survey = Survey::new(&config);
+        for row in rows {
+            let cells = row.split(' ').enumerate();
+            let entries = cells.map(|(at, cell)| (format!("c{at}"), Value::Cell(cell.to_owned())));
+            survey.add(&Record::Value(Value::Object(entries.collect())));
+        }
+        survey.infer(&config)
+    }
+
+    /// The message of a warning that names this column.
+    fn message<'a>(found: &'a Inferred, code: &str, column: &str) -> Option<&'a str> {
+        let names = format!("`{column}` (");
+        let is_it = |warning: &&Warning| warning.code == code && warning.message.contains(&names);
+        let warning = found.warnings.iter().find(is_it)?;
+        Some(&warning.message)
+    }
+
+    const COMMA: &str = "looks_like_decimal_comma";
+    const THOUSANDS: &str = "looks_like_thousands";
+    const MIXED: &str = "mixed_decimal_separators";
+    const BOTH: &str = "`csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"`";
+    /// Settings that read `1.298,50`.
+    const GERMAN: [(&str, char); 2] = [("decimal_separator", ','), ("thousands_separator", '.')];
+
+    #[test]
+    fn a_comma_of_either_meaning_is_a_decimal_one_beside_certain_decimal_commas() {
+        for rows in [
+            ["2.739,99 8,453", "1.298 2,645", "792 4,640"],
+            ["58,05 8,453", "5.690,30 2,645", "1.298 4,640"],
+            ["58,05 8,453", "485,04 2,645", "3.647 4,640"],
+            ["17,5% 8,453", "4,5% 2,645", "3% 4,640"],
+        ] {
+            let found = infer(&rows, &[]);
+            assert_eq!(message(&found, THOUSANDS, "c1"), None, "{rows:?}");
+            let advice = message(&found, COMMA, "c1").unwrap();
+            assert!(
+                advice.contains("`csv.decimal_separator = \",\"`"),
+                "{advice}"
+            );
+            let settings = &found.columns[1].number_settings;
+            assert!(!settings.concat().contains("thousands_separator = \",\""));
+            if !rows[0].contains('%') {
+                assert!(message(&found, COMMA, "c0").unwrap().contains(BOTH));
+                let followed = infer(&rows, &GERMAN);
+                assert_eq!(followed.types["c0"], ColumnType::Float64);
+                assert_eq!(followed.types["c1"], ColumnType::Float64);
+                assert_eq!(followed.warnings, []);
+            }
+        }
+    }
+
+    #[test]
+    fn points_between_thousands_are_reported_once_the_decimal_comma_is_set() {
+        let rows = ["58,05 8.532", "485,04 12.345.678", "3.647 190"];
+        let found = infer(&rows, &GERMAN[..1]);
+        for column in ["c0", "c1"] {
+            let advice = message(&found, COMMA, column).unwrap();
+            assert!(
+                advice.contains("set `csv.thousands_separator = \".\"`"),
+                "{advice}"
+            );
+        }
+        let followed = infer(&rows, &GERMAN);
+        assert_eq!(followed.types["c1"], ColumnType::Int64);
+        assert_eq!(followed.warnings, []);
+    }
+
+    #[test]
+    fn a_comma_of_either_meaning_separates_thousands_beside_decimal_points() {
+        for rows in [
+            ["2,739.99 8,453", "1,298 2,645", "792 4,640"],
+            ["58.05 8,453", "5,690.30 2,645", "1,298 4,640"],
+            ["58.05 8,453", "485.04 2,645", "3,647 4,640"],
+            ["58.05 8,453", "485.04 2,645", "36.47 4,640"],
+        ] {
+            let found = infer(&rows, &[]);
+            assert_eq!(message(&found, COMMA, "c1"), None, "{rows:?}");
+            assert!(message(&found, THOUSANDS, "c1").is_some(), "{rows:?}");
+            let settings = &found.columns[1].number_settings;
+            assert_eq!(settings, &["thousands_separator = \",\""]);
+            let followed = infer(&rows, &[("thousands_separator", ',')]);
+            assert_eq!(followed.types["c1"], ColumnType::Int64);
+            assert_eq!(followed.warnings, []);
+        }
+    }
+
+    #[test]
+    fn commas_of_either_meaning_alone_are_asked_about() {
+        let found = infer(&["1,298", "2,645"], &[]);
+        let question = message(&found, THOUSANDS, "c0").unwrap();
+        assert!(
+            question.ends_with("or `csv.decimal_separator = \",\"`"),
+            "{question}"
+        );
+    }
+
+    #[test]
+    fn a_column_with_both_decimal_separators_leaves_the_others_their_settings() {
+        let rows = ["58,05 17,5 2,645", "58.05 1.298,50 4,640", "7 1.298 8,453"];
+        let found = infer(&rows, &[]);
+        assert!(message(&found, MIXED, "c0").is_some());
+        assert!(message(&found, COMMA, "c1").unwrap().contains(BOTH));
+        assert!(message(&found, COMMA, "c2").unwrap().contains(BOTH));
+        let followed = infer(&rows, &GERMAN);
+        assert!(message(&followed, MIXED, "c0").is_some());
+        let types = ["c0", "c1", "c2"].map(|column| followed.types[column]);
+        let float = ColumnType::Float64;
+        assert_eq!(types, [ColumnType::Utf8, float, float]);
+        // Points decide as commas do.
+        let rows = ["58,05 17.5 2,645", "58.05 1,298.50 4,640", "7 1,298 8,453"];
+        let found = infer(&rows, &[]);
+        assert!(message(&found, MIXED, "c0").is_some());
+        assert!(message(&found, THOUSANDS, "c1").is_some());
+        assert!(message(&found, THOUSANDS, "c2").is_some());
+    }
+
+    #[test]
+    fn no_thousands_separator_is_the_decimal_separator_of_another_column() {
+        let rows = ["58,05 1,298.50", "7,5 1,234,567", "17,25 999"];
+        let found = infer(&rows, &[]);
+        let advice = message(&found, THOUSANDS, "c1").unwrap();
+        assert!(advice.contains("`dataset.sql`"), "{advice}");
+        assert!(!advice.contains("set `csv.thousands_separator"), "{advice}");
+        assert_eq!(found.columns[1].number_settings, [""; 0]);
+        let rows = ["58.05 1.298,50", "7.5 1.298", "17.25 58,05"];
+        let found = infer(&rows, &[]);
+        let advice = message(&found, COMMA, "c1").unwrap();
+        assert!(!advice.contains("thousands_separator"), "{advice}");
+        assert!(advice.contains("others have a decimal point"), "{advice}");
+        let settings = &found.columns[1].number_settings;
+        assert_eq!(settings, &["decimal_separator = \",\""]);
+    }
+}
