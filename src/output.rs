@@ -12,6 +12,7 @@ mod performance;
 mod plan;
 mod preview;
 mod shell;
+mod source_warnings;
 mod text;
 mod train;
 pub(crate) mod used_run;

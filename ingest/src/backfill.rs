@@ -11,6 +11,9 @@
 
 mod absent_values;
 mod intervals;
+mod list_check;
+mod list_history;
+mod listed_values;
 mod read_intervals;
 mod reread_range;
 mod saved_list;
@@ -19,6 +22,7 @@ mod slice_format;
 mod slices;
 mod slices_report;
 mod trusted_clock;
+mod value_cursors;
 mod values;
 
 use std::time::Duration;
@@ -32,14 +36,19 @@ use feedline_schemas::{
 
 pub(crate) use self::{
     absent_values::warn_of_absent,
+    list_check::{note_unsaved_list, wrong_lists},
+    list_history::ListHistory,
+    listed_values::ListedValues,
     read_intervals::{neighbours, span},
     reread_range::{BatchRange, range_of, show_ranges, undone, widen},
-    saved_list::has_other_list,
+    saved_list::{has_other_list, show_values},
     settings::{check, depth, hashed},
     slices_report::slices_report,
+    value_cursors::{ValueCursors, write_cursors},
 };
 use self::{
     intervals::{Intervals, WHOLE, below, of_value},
+    saved_list::ListChange,
     slices::Slices,
     values::Values,
 };
@@ -60,8 +69,12 @@ pub(crate) struct Plan {
     counted: Option<u64>,
     /// Hash of the values of the last pass, if the list is another one now.
     continued: Option<Hash128>,
-    /// Values that have left the list since.
-    left_list: Vec<String>,
+    /// Changes of the list since.
+    change: ListChange,
+    /// Newest landed rows that records are compared with; `None` if they are compared with all.
+    compared_rows: Option<u64>,
+    /// Rows that had landed before this run.
+    landed_rows: u64,
 }
 
 impl Plan {
@@ -94,7 +107,10 @@ impl Plan {
             ends: Vec::new(),
             counted: None,
             continued: None,
-            left_list: Vec::new(),
+            change: ListChange::default(),
+            compared_rows: (config.refresh.is_never() && config.incremental.is_none())
+                .then(|| config.dedup_window()),
+            landed_rows: 0,
         }))
     }
 
@@ -213,6 +229,11 @@ impl Plan {
             query.extend(slices.query(slice));
         }
         Ok(query)
+    }
+
+    /// The text of the current value; `None` without a list.
+    pub(crate) fn value_of(&self, ledger: &Ledger) -> Option<String> {
+        self.values.as_ref()?.text(ledger.value)
     }
 
     /// Adds the column with the current value to records.

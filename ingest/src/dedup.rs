@@ -23,6 +23,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
+pub(crate) use self::known_rejects::count_current_rejects;
 use crate::{error::Error, landed_file};
 
 /// Hashes of the last `size` landed records.

@@ -99,7 +99,7 @@ pub enum Error {
         rejected: u64,
         /// Records that landed or were rejected; duplicates are neither.
         records: u64,
-        /// `records` for those of all runs, `new records of this run` for those of one.
+        /// `records` for those of all reads, `new records` for those of one.
         scope: &'static str,
         /// The limit, 0 to 1.
         max_share: f64,

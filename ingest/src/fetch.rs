@@ -154,6 +154,10 @@ impl Source for Fetching {
         self.table.warnings()
     }
 
+    fn run_warnings(&self) -> Vec<Warning> {
+        self.table.run_warnings()
+    }
+
     async fn survey(&mut self, survey: Survey) -> Result<Option<Survey>, Error> {
         self.table.survey(survey).await
     }

@@ -33,6 +33,9 @@ pub(crate) const UNREAD_ENTRIES: &str = "unread_entries";
 /// Code of the warning about files that are too young to be read, and left for a later run.
 pub(crate) const UNSETTLED_FILE: &str = "unsettled_file";
 
+/// Codes of warnings that are about the files of one run, and are not stored in the log.
+pub(crate) const OF_ONE_RUN: [&str; 2] = [UNREAD_ENTRIES, UNSETTLED_FILE];
+
 /// A file, with its layout where its name reveals the format.
 type ListedFile = (Listed, Option<Layout>);
 

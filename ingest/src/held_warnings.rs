@@ -8,7 +8,7 @@ use feedline_schemas::{
 
 use crate::{
     csv_header::NO_COMMON_COLUMN,
-    file_list::UNREAD_ENTRIES,
+    file_list::OF_ONE_RUN,
     html::{SELECTOR_WITHOUT_MATCH, shown_column},
     infer,
     rest::graphql::effective,
@@ -89,10 +89,10 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let is_of_pages =
         |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (has_pages && holds(warning));
-    // Each run lists the folder, and warns of the entries that it finds.
+    // Logs of earlier builds may have them.
     landed
         .iter()
-        .filter(|warning| warning.code != UNREAD_ENTRIES)
+        .filter(|warning| !OF_ONE_RUN.contains(&warning.code.as_str()))
         .filter(holds)
         .filter(has_fate)
         .filter(has_csv)
@@ -137,9 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_about_entries_that_are_not_read_is_of_one_run() {
+    fn warnings_about_the_files_of_one_run_do_not_hold() {
         let config = crate::testing::config("http://h/", PaginationKind::Page);
-        assert_eq!(holding(&config, &[warning(UNREAD_ENTRIES, "")]), []);
+        let landed = OF_ONE_RUN.map(|code| warning(code, ""));
+        assert_eq!(holding(&config, &landed), []);
     }
 
     #[test]

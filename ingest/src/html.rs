@@ -208,6 +208,7 @@ impl Source for Crawl {
                 return Err(self.nothing(&crawled));
             }
             crawled.warnings.extend(self.warn_of_unmatched());
+            self.missing_sitemaps.finish();
         }
         Ok(self.page(records, crawled))
     }
@@ -216,7 +217,6 @@ impl Source for Crawl {
         let Some(last) = &resumed.last else {
             return Ok(());
         };
-        self.missing_sitemaps.restore(&last.state.warnings);
         let asked = match &last.state.position {
             Position::Start => 0,
             Position::Page {
@@ -230,6 +230,9 @@ impl Source for Crawl {
             Position::Done { .. } => return Ok(()),
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
         };
+        if asked > 0 {
+            self.missing_sitemaps.resume();
+        }
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
         if !self.config.crawl.refresh.is_never() {
@@ -250,7 +253,7 @@ impl Source for Crawl {
     }
 
     fn take_warnings(&mut self) -> Vec<WarningChange> {
-        self.missing_sitemaps.take_changes()
+        self.missing_sitemaps.take_change().into_iter().collect()
     }
 
     fn requests(&self) -> Requests {

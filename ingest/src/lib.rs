@@ -112,6 +112,7 @@ mod request_settings;
 mod rest;
 mod resume;
 mod run;
+mod run_warnings;
 mod sample;
 mod schedule;
 mod setting_changes;

@@ -12,7 +12,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    backfill::slices_report,
+    backfill::{ListedValues, slices_report},
     batch::rejects::{self, ENCODING, describe, keys_of},
     column_warnings::{RecordColumns, warn_of_columns},
     error::Error,
@@ -63,6 +63,8 @@ pub(crate) async fn source_report(
         .await
         .unwrap_or_else(|e| Some(e.to_string()));
     let dropped = duplicates_dropped(config, &totals);
+    let position = last.map(|entry| &entry.state.position);
+    let listed = ListedValues::read(config, landing, position).await;
     SourceReport {
         name: config.name.to_string(),
         status: status.to_owned(),
@@ -92,7 +94,7 @@ pub(crate) async fn source_report(
                 warn_of_columns(config, &RecordColumns::of(entry))
             }))
             .collect(),
-        slices: slices_report(config, last.map(|entry| &entry.state.position)),
+        slices: slices_report(config, position, listed.as_ref()),
         batches: sums.batches,
         pages: totals.pages,
         requests: requests.requests,

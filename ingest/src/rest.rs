@@ -52,7 +52,7 @@ use self::{
 };
 pub(crate) use self::{response::has_cells, template::reference};
 use crate::{
-    backfill::Plan,
+    backfill::{Plan, ValueCursors},
     context::Context,
     demo::{self, DemoServer},
     error::Error,
@@ -61,7 +61,7 @@ use crate::{
     param::Param,
     raw::{Kept, Tape},
     source::{Crawled, Page, Requests, Source},
-    warnings::{ERRORS_BESIDE_RECORDS, WarningChange, WarningChanges},
+    warnings::{WarningChange, WarningChanges},
     watermark::Incremental,
 };
 
@@ -154,6 +154,8 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         records: config.records.clone(),
         keeps_all,
         highs: Vec::new(),
+        cursors: ValueCursors::default(),
+        has_lost_cursors: false,
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
         is_resumed: true,
         moved_up: Vec::new(),
@@ -248,6 +250,10 @@ struct Rest {
     records: String,
     /// Incremental: the highest cursors in the log.
     highs: Vec<String>,
+    /// Incremental with a list of values: the newest cursor of each.
+    cursors: ValueCursors,
+    /// True if the file of the newest cursors is missing or damaged.
+    has_lost_cursors: bool,
     /// Origin of responses, and their archive.
     answers: Answers,
     /// True if equal records count as different ones.
@@ -277,8 +283,8 @@ struct Rest {
 impl Source for Rest {
     async fn next_page(&mut self, position: &Position) -> Result<Page, Error> {
         let changed = self.with_list(position);
-        let position = changed.as_ref().unwrap_or(position);
-        let Some(mut at) = self.place(position)? else {
+        let (before, position) = (position, changed.as_ref().unwrap_or(position));
+        let Some(mut at) = self.place_after(before, position)? else {
             return Ok(page(Vec::new(), position.clone()));
         };
         let (request, fetched) = self.fetched_whole(&at).await?;
@@ -331,9 +337,15 @@ impl Source for Rest {
         if let (Some(plan), Some(ledger)) = (&mut self.plan, ledger) {
             plan.continue_list(landing, ledger).await?;
             plan.learn(&resumed.ends);
+            plan.note_landed(last.map_or(0, |last| last.state.totals.rows));
         }
         if self.incremental.is_some() {
             self.highs.clone_from(&resumed.highs);
+        }
+        if let Some(hash) = ledger.and_then(|ledger| ledger.cursors) {
+            let read = ValueCursors::read(landing, hash).await?;
+            self.has_lost_cursors = read.is_none() && self.incremental.is_some();
+            self.cursors = read.unwrap_or_default();
         }
         let held = last.map(|last| &last.state.warnings[..]);
         let is_whole = self.plan.is_none() && self.incremental.is_none();
@@ -381,8 +393,15 @@ impl Source for Rest {
             .into_iter()
             .chain(self.ahead.http().notices())
             .chain(self.notices.all())
-            .chain(self.plan.as_ref().and_then(Plan::warn_of_removed))
+            .chain(self.plan.iter().flat_map(Plan::list_warnings))
+            .chain(self.cursors.warn_of_ahead())
+            .chain(self.warn_of_lost_cursors())
             .collect()
+    }
+
+    fn value_cursors(&self) -> Option<String> {
+        let is_wanted = self.plan.is_some() && self.incremental.is_some();
+        self.cursors.lines().filter(|_| is_wanted)
     }
 
     fn requests(&self) -> Requests {
@@ -414,13 +433,13 @@ impl Rest {
 
     /// The parameters that all pages of a run have.
     fn run_params(&self, run: &PageRun) -> Result<Vec<Param<'_>>, Error> {
-        match (&self.plan, &run.ledger) {
-            (Some(plan), Some(ledger)) => plan.query(ledger),
-            _ => {
-                let since = self.incremental.as_ref().and_then(|i| i.query(run));
-                Ok(since.into_iter().collect())
-            }
-        }
+        let since = self.incremental.as_ref().and_then(|i| i.query(run));
+        let mut params = match (&self.plan, &run.ledger) {
+            (Some(plan), Some(ledger)) => plan.query(ledger)?,
+            _ => Vec::new(),
+        };
+        params.extend(since);
+        Ok(params)
     }
 
     /// Returns the page of a response, and notes what it shows about the source.
@@ -538,23 +557,6 @@ impl Rest {
                 reason: String::from_utf8_lossy(&shown).into_owned(),
             }
         })
-    }
-
-    /// Warns that a page has landed with errors beside its data.
-    fn warn_of_errors(&mut self, errors: &str) {
-        if !self.is_query {
-            let message = format!(
-                "a page had an error beside its records{errors}; it was landed, and records may be missing; set `error_path` to the path of the error to retry such a page and stop, or to \"\" if this is none"
-            );
-            return self
-                .warnings
-                .raise(ERRORS_BESIDE_RECORDS, "error_path", message);
-        }
-        let message = format!(
-            "a page had errors beside its data{errors}; it was landed, and records or fields may be missing; set `graphql.partial_data` to `refuse` to end a run at such a page"
-        );
-        self.warnings
-            .raise("graphql_partial_data", "graphql.partial_data", message);
     }
 }
 

@@ -7,6 +7,7 @@ mod overtaken;
 mod position_warnings;
 mod prepare;
 mod progress;
+mod reject_limit;
 pub(crate) mod replay;
 mod required_columns;
 pub(crate) mod retry_rejects;
@@ -14,20 +15,20 @@ mod source_order;
 mod source_run;
 mod superseded;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use feedline_http::SecretMasks;
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig},
     ids::Name,
-    report::{IngestReport, SourceReport, replace_warning},
+    report::{IngestReport, SourceReport, Warning, replace_warning},
 };
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tracing::info;
 
-pub use self::batch_commit::JUDGED_AFTER;
+pub use self::reject_limit::JUDGED_AFTER;
 use self::{deferral::check_deferral, source_run::Run};
 use crate::{
     amend::compact_when_due,
@@ -36,6 +37,7 @@ use crate::{
     error::Error,
     failures, log_snapshots,
     report::{add, source_report},
+    run_warnings::{self, FoundWarnings},
     setting_changes::adopt,
     settings::{choose, config_hash, looks_for_more},
     source::{Requests, Source},
@@ -149,6 +151,7 @@ impl SourcePlaces {
     }
 
     /// Runs a source when there is a place for it, and merges its small files if that is configured.
+    /// Records the warnings that its log does not have.
     async fn run(
         &self,
         config: &PipelineConfig,
@@ -163,13 +166,25 @@ impl SourcePlaces {
             None
         };
         let _place = self.all.acquire().await;
-        let mut report = run_source(source, context).await?;
-        compact_when_due(config, &source.name, context, &mut report).await;
-        Ok(report)
+        let mut found = FoundWarnings::default();
+        let mut ended = run_source(source, context, &mut found).await;
+        if let Ok(report) = &mut ended {
+            let of_run = report.warnings.len();
+            compact_when_due(config, &source.name, context, report).await;
+            let added = report.warnings.get(of_run..).unwrap_or_default();
+            found.add(source, None, added);
+        }
+        run_warnings::note(context, &source.name, &found).await;
+        ended
     }
 }
 
-async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
+/// Runs a source, and adds its warnings that its log does not have to `found`, also if it fails.
+async fn run_source(
+    config: &SourceConfig,
+    context: &Context,
+    found: &mut FoundWarnings,
+) -> Result<SourceReport, Error> {
     let mut log = CommitLog::open_tail(
         &context.root,
         &config.name,
@@ -184,6 +199,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     progress::record_log_totals(context, log.landing(), log.log_entries()).await;
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
     let (mut warnings, mut masks) = (Vec::new(), SecretMasks::default());
+    let mut read = Ok(());
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
@@ -195,24 +211,21 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         log = Box::pin(check_deferral(config, context, log)).await?;
         let mut source = open_restored(config, context, &mut log).await?;
         let mut run = Box::pin(Run::begin(config, context, log)).await?;
-        let goes_on = run.is_in_pass();
-        Box::pin(run.drive(source.as_mut())).await?;
-        if goes_on {
-            // That pass keeps its initial range; the wanted range may be larger now.
-            Box::pin(run.drive(source.as_mut())).await?;
-        }
-        (log, unlanded, warnings) = (run.log, run.unlanded, run.unlanded_warnings);
-        warnings.extend(run.missing_required.warning());
-        warnings.extend(source.run_warnings());
-        requests = source.requests();
+        read = read_passes(&mut run, source.as_mut()).await;
         masks = source.secret_masks();
+        warnings = take_warnings(&mut run, source.as_ref(), &masks);
+        requests = source.requests();
+        (log, unlanded) = (run.log, run.unlanded);
     }
+    warnings.extend(log.tidied().iter().cloned());
+    warnings.extend(log.delta_warnings().cloned());
+    found.add(config, log.last(), &warnings);
+    found.is_complete = !is_finished && read.is_ok();
+    read?;
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;
     let sample = report.reject_sample.take();
     report.reject_sample = sample.map(|sample| masks.mask(&sample));
-    warnings.extend(log.tidied().iter().cloned());
-    warnings.extend(log.delta_warnings().cloned());
     // The report of a run has only the changes that this run found.
     report.new_rows = Some(log.appended_rows());
     report.new_rejected = Some(log.appended_rejects());
@@ -221,8 +234,8 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         report.recheck_keys = keys.map(|key| (*key).to_owned()).collect();
     }
     report.compared_files = log.compared_files();
-    let found = report.settings_changed.take();
-    report.settings_changed = found.filter(|changed| changed.sequence >= begun);
+    let changed = report.settings_changed.take();
+    report.settings_changed = changed.filter(|changed| changed.sequence >= begun);
     for (reason, count) in unlanded {
         *report.skipped.entry(reason).or_default() += count;
     }
@@ -232,6 +245,28 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     // A run that adds no entry replaces a snapshot of an earlier format version.
     Box::pin(log.snapshot_if_due()).await;
     Ok(report)
+}
+
+/// Reads a source to its end, after the pass that an earlier run has begun.
+async fn read_passes(run: &mut Run<'_>, source: &mut dyn Source) -> Result<(), Error> {
+    let is_in_pass = run.is_in_pass();
+    Box::pin(run.drive(source)).await?;
+    if is_in_pass {
+        // That pass keeps its initial range; the wanted range may be larger now.
+        Box::pin(run.drive(source)).await?;
+    }
+    Ok(())
+}
+
+/// Takes the warnings of a run that ended, with masks in place of secrets.
+fn take_warnings(run: &mut Run<'_>, source: &dyn Source, masks: &SecretMasks) -> Vec<Warning> {
+    let mut warnings = mem::take(&mut run.unlanded_warnings);
+    warnings.extend(run.missing_required.warning());
+    warnings.extend(source.run_warnings());
+    for warning in &mut warnings {
+        warning.message = masks.mask(&warning.message);
+    }
+    warnings
 }
 
 /// Opens the source that `config` describes, and restores what it resumes from.

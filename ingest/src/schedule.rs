@@ -88,8 +88,10 @@ impl Scheduler {
                 .for_each
                 .as_ref()
                 .is_some_and(|each| each.source.is_none());
-            let is_read_once =
-                has_fixed_list && source.slices.is_none() && source.refresh.is_never();
+            let is_read_once = has_fixed_list
+                && source.slices.is_none()
+                && source.incremental.is_none()
+                && source.refresh.is_never();
             if is_read_once || !looks_for_more(source) {
                 tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }

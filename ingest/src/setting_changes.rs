@@ -365,6 +365,9 @@ fn incremental(
     if config.dedup_window() == 0 {
         return Err("reading would have to restart from the beginning, and `batch.dedup_window` = 0 would land records twice".to_owned());
     }
+    if let Some(ledger) = position.ledger_mut() {
+        ledger.cursors = None;
+    }
     match position {
         Position::Page { run, .. } => {
             let anew = PageRun {

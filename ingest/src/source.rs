@@ -130,6 +130,11 @@ pub(crate) trait Source: Send {
         Vec::new()
     }
 
+    /// The newest cursors of the values of a list, as the last page left them; `None` if there are none.
+    fn value_cursors(&self) -> Option<String> {
+        None
+    }
+
     /// Requests so far; none for a source that makes no requests.
     fn requests(&self) -> Requests {
         Requests::default()

@@ -1,4 +1,5 @@
-//! Status, lag and next run of sources: from their logs and leases alone, without a request.
+//! Status, lag and next run of sources: from their logs, and what runs store beside them, without a
+//! request.
 
 mod next_run;
 
@@ -30,6 +31,7 @@ use crate::{
     log_entries::{Kept, LogEntries},
     metrics::LogTotals,
     report::{add, source_report},
+    run_warnings,
     schedule::lease,
     settings::{choose, looks_for_more},
     source::Requests,
@@ -44,12 +46,13 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
     report_sources(config, root, None).await
 }
 
-/// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
-/// Sends a few more requests per source to the store than [`status`](crate::status).
+/// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC),
+/// with the warnings of their last runs that the logs do not have. Sends a few more requests per
+/// source to the store than [`status`](crate::status).
 ///
 /// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read,
-/// [`Error::Storage`].
+/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease, failed runs or warnings that
+/// cannot be read, [`Error::Storage`].
 pub async fn status_with_lag(
     config: &PipelineConfig,
     root: &Store,
@@ -87,6 +90,7 @@ async fn report_sources(
             }
             status.standing = Some(Standing {
                 last_rejected,
+                run_warnings: run_warnings::add_to(&mut status.warnings, &folder).await?,
                 ..standing
             });
             status.delta = delta::status(&folder, &source.name, entries.all()).await?;
@@ -271,6 +275,7 @@ async fn read_lag(
             .filter(|lease| lease.held)
             .map(|lease| lease.holder.clone()),
         failures: failures::read(landing).await?,
+        run_warnings: None,
         last_run: lease.and_then(|lease| lease.last),
         schema_versions: u32::try_from(sums.schema_versions.len()).unwrap_or(u32::MAX),
         columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),

@@ -17,6 +17,7 @@ use feedline_storage::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
+    backfill::wrong_lists,
     delta,
     error::Error,
     landing_files::{LandingInventory, inventory::MISSING},
@@ -150,6 +151,9 @@ async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, E
         verified.damage.extend(snapshots);
         let tables = delta::verify(landing, source, &chain, &entries).await?;
         verified.damage.extend(tables);
+        verified
+            .damage
+            .extend(wrong_lists(landing, &entries).await?);
     }
     verified.damage.extend(chain.damage);
     Ok(verified)

@@ -170,7 +170,7 @@ const SECOND_NANOS: i128 = 1_000_000_000;
 /// The earliest time zone on Earth begins a day this long before midnight UTC, in seconds.
 const FIRST_ZONE: i64 = 14 * 3_600;
 /// Maximum number of individually tracked records with a cursor ahead of now.
-const MOST_AHEAD: usize = 200;
+pub(crate) const MOST_AHEAD: usize = 200;
 /// Longest lookback in seconds: a hundred centuries. Longer spans are none that jiff knows.
 const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
 
@@ -442,27 +442,32 @@ pub(crate) fn highs(entries: &[CommitEntry]) -> Vec<String> {
     highs
 }
 
-/// Builds a warning about records whose cursor was ahead of now when they arrived.
+/// Builds a warning about the records of a run whose cursor was ahead of now when they arrived.
 pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
-    let marks = run
-        .ahead
+    let since = run.high.as_deref().unwrap_or("the beginning");
+    let end = format!("the bound, so later runs request records after `{since}`");
+    ahead_warning(&run.ahead, &end)
+}
+
+/// The same warning with another `end`, which begins with the bound that the records do not move.
+pub(crate) fn ahead_warning(ahead: &[CursorAhead], end: &str) -> Option<Warning> {
+    let marks = ahead
         .iter()
         .filter_map(|ahead| Mark::parse(&ahead.cursor).ok());
     let highest = marks.max_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal))?;
-    let least = match run.ahead.iter().any(|ahead| ahead.hash.is_none()) {
+    let least = match ahead.iter().any(|ahead| ahead.hash.is_none()) {
         true => "at least ",
         false => "",
     };
-    let records = counted(run.ahead.len() as u64, "record");
-    let (have, they) = match run.ahead.len() {
+    let records = counted(ahead.len() as u64, "record");
+    let (have, they) = match ahead.len() {
         1 => ("has", "it has landed and does"),
         _ => ("have", "they have landed and do"),
     };
-    let since = run.high.as_deref().unwrap_or("the beginning");
     Some(Warning {
         code: "cursor_in_future".into(),
         message: format!(
-            "{least}{records} {have} a cursor ahead of now, the highest `{}`: {they} not move the bound, so later runs request records after `{since}`",
+            "{least}{records} {have} a cursor ahead of now, the highest `{}`: {they} not move {end}",
             highest.text
         ),
         key: Some("incremental.max_ahead".into()),

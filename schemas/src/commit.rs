@@ -416,6 +416,14 @@ impl Position {
     pub fn ledger(&self) -> Option<&Ledger> {
         self.run().and_then(|run| run.ledger.as_deref())
     }
+
+    /// The same, to change it.
+    pub fn ledger_mut(&mut self) -> Option<&mut Ledger> {
+        match self {
+            Self::Page { run, .. } | Self::Done { run, .. } => run.ledger.as_deref_mut(),
+            Self::Start | Self::File { .. } => None,
+        }
+    }
 }
 
 /// A run of pages of a `rest` source: from a first page to the last one. A source has more than one when it is
@@ -504,6 +512,10 @@ pub struct Ledger {
     /// xxh3-128 of these values, which shows that they are the same; absent without a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values_hash: Option<Hash128>,
+    /// `for_each` with `incremental`: xxh3-128 of the file `cursors/HASH.txt` with the newest cursors of the
+    /// values whose pages have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursors: Option<Hash128>,
     /// Number of them that earlier passes have read, as `done` says.
     #[serde(skip_serializing_if = "is_zero")]
     pub old: u64,

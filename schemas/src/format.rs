@@ -56,6 +56,13 @@ pub const FAILURES: FormatTag = FormatTag {
     oldest: 1,
     remedy: "remove it: only reports need it",
 };
+/// Warnings of the last run of a source.
+pub const RUN_WARNINGS: FormatTag = FormatTag {
+    format: "feedline.run-warnings",
+    version: 1,
+    oldest: 1,
+    remedy: "remove it: only reports need it",
+};
 /// Fitted transform artefact. Version 2 has `images` for the `pictures` of version 1.
 pub const TRANSFORM: FormatTag = FormatTag {
     format: "feedline.transform",

@@ -24,6 +24,7 @@ use crate::{
     profile::DatasetProfile,
     record::DECIMAL_SCALE,
     run::RunRecord,
+    run_warnings::RunWarnings,
     shard_table,
     transform::TransformArtefact,
 };
@@ -62,6 +63,7 @@ pub fn document(data: &[u8]) {
     check_document::<LogSnapshot>(data);
     check_document::<Manifest>(data);
     check_document::<RunRecord>(data);
+    check_document::<RunWarnings>(data);
     check_document::<TransformArtefact>(data);
 }
 

@@ -24,6 +24,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             schema_for!(crate::failures::FailedRuns),
         ),
         (
+            "run-warnings.schema.json",
+            schema_for!(crate::run_warnings::RunWarnings),
+        ),
+        (
             "transform.schema.json",
             schema_for!(crate::transform::TransformArtefact),
         ),

@@ -39,6 +39,7 @@ pub mod record;
 pub mod report;
 pub mod row_counter;
 pub mod run;
+pub mod run_warnings;
 #[cfg(test)]
 mod samples;
 pub mod shard_table;

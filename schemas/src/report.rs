@@ -17,9 +17,9 @@ pub use self::{
         GenerateReport, GeneratedEnd, GeneratedText, GeneratingRule, PredictReport, PredictedJoin,
     },
     landing::{
-        Damage, DeltaReport, DeltaTableReport, IngestReport, LandingVerifyReport, RepairReport,
-        RepairedSource, ResumeReport, ResumedSource, SlicesReport, SourceReport, Standing,
-        VerifiedSource,
+        Damage, DeltaReport, DeltaTableReport, IngestReport, LandingVerifyReport, LastRunWarnings,
+        RepairReport, RepairedSource, ResumeReport, ResumedSource, SlicesReport, SourceReport,
+        Standing, VerifiedSource,
     },
     training::{
         ChosenBy, DatasetRelation, EarlyStop, EvalReport, ExportReport, ImagesReport, MixedSource,

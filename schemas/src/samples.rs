@@ -32,6 +32,7 @@ use crate::{
     record::ColumnType,
     report::{ImagesReport, NormalizedBy, Warning},
     run::{RunRecord, RunState},
+    run_warnings::RunWarnings,
     transform::{
         CategoryEncoding, Feature, FittedCategories, FittedImages, FittedImpute, FittedStandardize,
         FittedStep, FittedTarget, ImputeStatistic, InputColumn, InputKind, NumberSigns,
@@ -122,6 +123,7 @@ fn samples_of_the_current_versions_load_and_those_of_others_are_refused_with_the
     check(&run());
     check(&LoaderState::of_evaluation());
     check(&failures());
+    check(&run_warnings());
     check(&export());
     check(&log_snapshot());
     check_versions::<CommitEntry>(&read(CommitEntry::TAG, 3));
@@ -580,5 +582,18 @@ fn failures() -> FailedRuns {
         since_unix_s: 1_780_000_000,
         last_unix_s: 1_780_000_600,
         error: "cannot fetch `https://api.example/prices`: the server answered 503".into(),
+    }
+}
+
+fn run_warnings() -> RunWarnings {
+    let message =
+        "`in/b.csv` was written 3 s ago and is left for a later run (`files.settle_s` = 60)";
+    RunWarnings {
+        format: RunWarnings::TAG.format.into(),
+        version: RunWarnings::TAG.version,
+        source: name("prices"),
+        run_id: "run-3".into(),
+        since_unix_s: 1_780_000_000,
+        warnings: vec![Warning::new("unsettled_file", message).with_key("files.settle_s")],
     }
 }

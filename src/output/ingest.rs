@@ -18,9 +18,10 @@ use feedline_schemas::{
 
 use super::{
     delta::write_tables,
+    source_warnings::write_source_warnings,
     text::{
-        Text, counted, counted_as, grouped, grouped_as, line, shortened, write_rejects,
-        write_rejects_with_keys, write_warnings,
+        Text, counted, counted_as, grouped, grouped_as, line, shortened, signed, when,
+        write_rejects, write_rejects_with_keys,
     },
 };
 
@@ -422,7 +423,7 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     if let Some(slices) = &source.slices {
         write_slices(slices, out)?;
     }
-    write_warnings(&source.warnings, out)?;
+    write_source_warnings(source, out)?;
     if let Some(changed) = &source.settings_changed {
         write_settings(changed, out)?;
     }
@@ -576,15 +577,6 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
     line(out, "  next run", &standing.next)
 }
 
-fn signed(unix_s: u64) -> i64 {
-    i64::try_from(unix_s).unwrap_or(i64::MAX)
-}
-
-fn when(unix_s: i64) -> String {
-    let time = jiff::Timestamp::from_second(unix_s);
-    time.map_or_else(|_| format!("Unix time {unix_s}"), |time| time.to_string())
-}
-
 /// Formats a duration in its largest unit, with the next smaller one where that matters.
 fn span(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
@@ -663,6 +655,7 @@ mod tests {
                     until_unix_s: Some(1_780_010_000),
                 }),
                 failures: None,
+                run_warnings: None,
                 held_by: None,
                 schema_versions: 2,
                 columns: 5,

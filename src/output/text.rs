@@ -151,6 +151,17 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
+/// Seconds since 1970-01-01 UTC as a signed number; the largest one for more.
+pub(super) fn signed(unix_s: u64) -> i64 {
+    i64::try_from(unix_s).unwrap_or(i64::MAX)
+}
+
+/// A time in UTC, from seconds since 1970-01-01 UTC.
+pub(super) fn when(unix_s: i64) -> String {
+    let time = jiff::Timestamp::from_second(unix_s);
+    time.map_or_else(|_| format!("Unix time {unix_s}"), |time| time.to_string())
+}
+
 /// Writes a name and a value as one line, whatever characters the value has.
 pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
     writeln!(out, "  {name:<16} {}", one_line(value.as_ref()))

@@ -79,6 +79,7 @@ mod trial_table;
 mod trials_shown;
 mod tune;
 mod types;
+mod values;
 mod way_out;
 mod weights;
 mod write_kills;

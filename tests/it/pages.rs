@@ -347,6 +347,30 @@ fn real_pages_become_a_trained_transformer() {
     eprintln!("{source:#}\n{near:#}");
 }
 
+#[test]
+fn a_missing_sitemap_is_logged_and_reported_by_each_run() {
+    let site = Site::start(Pages::from([("/".to_owned(), made_up(1).into())]));
+    let config = format!(
+        "[pipeline]\nname = \"crawl\"\nroot = \"out\"\n[[source]]\nname = \"site\"\ntype = \"html\"\nurl = \"{0}\"\n\
+         crawl = {{ delay_ms = 0, refresh = \"if_changed\", sitemaps = [\"{0}map.xml\"] }}\n",
+        site.url()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), &config);
+    for _ in 0..2 {
+        let ended = run(folder.path(), &["ingest", file, "--json"]).expect(0);
+        let logged = ended.stderr.lines();
+        let logged = logged.filter(|line| line.contains("map.xml` does not exist"));
+        assert_eq!(logged.count(), 1, "{}", ended.stderr);
+        let report = ended.json();
+        let mut warnings = report["sources"][0]["warnings"].as_array().unwrap().iter();
+        assert!(
+            warnings.any(|warning| warning["code"] == "missing_sitemap"),
+            "{report}"
+        );
+    }
+}
+
 const KILLS: u64 = 12;
 
 #[test]

@@ -26,6 +26,7 @@ use super::{
     withdrawn_files::{files, sweep},
 };
 use crate::{
+    backfill::ListHistory,
     batch::Encoded,
     batch_counts::without,
     commit_log::{Commit, CommitLog},
@@ -59,12 +60,14 @@ pub struct Reread {
 ///
 /// A source with a `key` keeps its landed rows: a dataset reads the latest version of each key.
 /// Without a key, the batches of the range no longer count, and are saved in
-/// `landing/<source>.<n>`. A batch that covers more than the range is re-read completely. An
-/// incremental source lands the changed records in addition to the landed ones.
+/// `landing/<source>.<n>`. A batch that covers more than the range is re-read completely. One of
+/// values that have left the list of the source stays. An incremental source lands the changed records
+/// in addition to the landed ones.
 ///
 /// # Errors
-/// [`Error::Config`] for a range that the source does not have, a source that has none, or a missing
-/// file that `what` does not allow;
+/// [`Error::Config`] for a range that the source does not have, a source that has none, a missing
+/// file that `what` does not allow, or a batch with rows of a value that has left the list beside
+/// others;
 /// [`Error::Log`] for a damaged log, [`Error::Fenced`] if a run committed meanwhile,
 /// [`Error::Storage`].
 pub async fn reread(
@@ -151,12 +154,27 @@ async fn plan_existing(
         Some(last) => expand(amending.log.landing(), &last.state).await?,
         None => Position::Start,
     };
-    let planned = plan(amending, &position, what, report).map_err(|e| amending.under(e))?;
+    let history = load_history(amending, &position).await;
+    let history = history.map_err(|e| amending.under(e))?;
+    let planned = plan(amending, (&position, &history), what, report);
+    let planned = planned.map_err(|e| amending.under(e))?;
     if let Some(existing) = existing.filter(|_| planned.is_some()) {
         let checked = check_ranges(existing, what.missing_files, report);
         checked.map_err(|e| amending.under(e))?;
     }
     Ok(planned)
+}
+
+/// The values of a source that is read in slices of each, as they were at its batches.
+async fn load_history(amending: &Amending<'_>, position: &Position) -> Result<ListHistory, Error> {
+    let (config, landing) = (amending.config, amending.log.landing());
+    match position.ledger() {
+        Some(ledger) if config.slices.is_some() => {
+            // Boxed: the future that reads a list of landed values is large.
+            Box::pin(ListHistory::load(config, amending.context, landing, ledger)).await
+        }
+        _ => Ok(ListHistory::default()),
+    }
 }
 
 /// Checks that the `existing` files at `urls` can be read again, before their landed rows no longer count.
@@ -250,7 +268,7 @@ async fn fold_again(log: &CommitLog, commit: &mut Commit) -> Result<Option<Encod
 /// the selection has landed.
 fn plan(
     amending: &Amending<'_>,
-    position: &Position,
+    (position, history): (&Position, &ListHistory),
     what: &Reread,
     report: &mut AmendReport,
 ) -> Result<Option<RereadPlan>, Error> {
@@ -273,7 +291,7 @@ fn plan(
             Err(Error::config("type", reason))
         }
         (_, None) if config.slices.is_some() => {
-            plan_slices(config, entries, position, range, report)
+            plan_slices(config, entries, (position, history), range, report)
         }
         (_, None) if config.incremental.is_some() => {
             plan_incremental(config, position, range, report).map(Some)

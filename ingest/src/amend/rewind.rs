@@ -13,6 +13,7 @@ use feedline_schemas::{
 
 use super::{Amending, count, pages_to_read, withdrawn_files::files};
 use crate::{
+    backfill::note_unsaved_list,
     batch::Encoded,
     commit_log::{Commit, CommitLog},
     context::Context,
@@ -82,6 +83,9 @@ async fn rewind_log(
     report.notes.push(
         "files that no longer count move to `superseded/` of the source's landing folder".into(),
     );
+    let landing = amending.log.landing();
+    let unsaved = note_unsaved_list(landing, &target.state.position).await?;
+    report.notes.extend(unsaved);
     let planned = plan(amending, to, target).await?;
     // A merged file has rows of both sides.
     for kept in &planned.commit.compacted {

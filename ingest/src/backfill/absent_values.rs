@@ -4,6 +4,8 @@
 //! Each later pass requests the absent parts of a value again. A completely absent value costs one
 //! request.
 
+use std::collections::BTreeSet;
+
 use feedline_schemas::{
     commit::{Interval, Ledger},
     count::counted,
@@ -50,11 +52,13 @@ fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {
 
 /// Warns of values that were absent at their last request.
 pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
-    let absent = if ledger.slice.is_some() {
-        &ledger.gone
-    } else {
-        &ledger.absent
-    };
+    let values = ledger.absent.iter().map(|(value, _)| *value);
+    let mut absent: BTreeSet<u64> = values.collect();
+    if ledger.slice.is_some() {
+        // The pass has not requested these yet.
+        absent.retain(|value| *value >= ledger.value);
+        absent.extend(ledger.gone.iter().map(|(value, _)| *value));
+    }
     let more = if absent.len() >= MOST {
         "; others beyond them are not requested again"
     } else {
@@ -72,4 +76,38 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
         ),
         key: Some("for_each.missing".into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number of absent values that a warning names.
+    fn warned(ledger: &Ledger) -> Option<String> {
+        let warning = warn_of_absent(ledger)?;
+        let (_, rest) = warning.message.split_once("knew nothing of ")?;
+        Some(rest.split(' ').next()?.to_owned())
+    }
+
+    #[test]
+    fn values_that_were_absent_count_until_they_are_requested_again() {
+        let of = |values: &[u64]| values.iter().map(|value| (*value, vec![[0, 1]])).collect();
+        let mut ledger = Ledger {
+            values: 6,
+            old: 6,
+            value: 2,
+            slice: Some([0, 1]),
+            absent: of(&[1, 2, 4]),
+            gone: of(&[0]),
+            ..Ledger::default()
+        };
+        assert_eq!(warned(&ledger).as_deref(), Some("3"));
+        ledger.value = 5;
+        assert_eq!(warned(&ledger).as_deref(), Some("1"));
+        // After the pass these are what the last requests have found.
+        (ledger.slice, ledger.absent, ledger.gone) = (None, of(&[0]), Vec::new());
+        assert_eq!(warned(&ledger).as_deref(), Some("1"));
+        ledger.absent.clear();
+        assert_eq!(warned(&ledger), None);
+    }
 }

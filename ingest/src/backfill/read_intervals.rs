@@ -3,9 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use feedline_schemas::commit::{Interval, Ledger, Position};
+use feedline_schemas::{
+    commit::{Interval, Ledger, Position},
+    ids::Hash128,
+};
 
-use super::intervals::{Intervals, below, of_value};
+use super::{
+    intervals::{Intervals, below, of_value},
+    list_history::ListHistory,
+};
 
 /// Returns the indices of earlier batches whose slices touch those of the batch that ends at
 /// `after`, for the same value. The earlier ones ended at `ends`, in log order.
@@ -59,6 +65,8 @@ pub(super) struct ReadIntervals {
     /// the pass.
     last: Option<(u64, Intervals)>,
     values: u64,
+    /// Hash of the list at that time.
+    list: Option<Hash128>,
 }
 
 impl ReadIntervals {
@@ -83,6 +91,7 @@ impl ReadIntervals {
             first_done: Intervals::of(at.into_iter().flat_map(|ledger| ledger.part.clone())),
             last: begun(ended).map(|begun| (ended.value, begun)),
             values: ended.values,
+            list: ended.values_hash,
         })
     }
 
@@ -110,35 +119,64 @@ impl ReadIntervals {
         }
     }
 
-    /// Returns the intervals of any value that it has read, up to `after`. A slice without a
-    /// requested page does not count.
-    pub(super) fn of_all_values(mut self, after: &Position) -> Intervals {
+    /// The same up to `after`, where the batch ended. A slice without a requested page does not
+    /// count.
+    pub(super) fn without_unread_slice(mut self, after: &Position) -> Self {
         if let (Some((_, begun)), Position::Page { page: 0, run, .. }) = (&mut self.last, after)
             && let Some(ledger) = &run.ledger
         {
             *begun = Intervals::of(ledger.part.iter().copied());
         }
-        self.of_some_values()
+        self
+    }
+
+    /// Intervals that it has read of values that are still requested.
+    pub(super) fn of_requested_values(&self, history: &ListHistory) -> Intervals {
+        let is_requested =
+            |value: u64| !history.is_left(value) && !history.was_removed(self.list, value);
+        let absent = self.absent.iter().map(|(value, _)| *value);
+        let absent = absent.filter(|value| self.has_begun(*value) && is_requested(*value));
+        self.of_values(absent.chain(self.unlike_values(is_requested)))
+    }
+
+    /// Values that it has read some intervals of, and that are not requested any more.
+    pub(super) fn left_values(&self, history: &ListHistory) -> BTreeSet<String> {
+        let left = history.left_between(self.first, self.end());
+        let left = left.filter(|(value, _)| {
+            !history.was_removed(self.list, *value) && !self.of_value(*value).is_empty()
+        });
+        left.map(|(_, text)| text.clone()).collect()
     }
 
     /// Intervals that it has read of any value, but for those of values that were absent before.
     fn of_some_values(&self) -> Intervals {
-        // Values between these have been read like one of them.
-        let last = self.end().saturating_sub(1);
-        let some = [
-            self.first,
-            self.first + 1,
-            self.old.saturating_sub(1),
-            self.old,
-            last.saturating_sub(1),
-            last,
-        ];
-        let some = some
-            .into_iter()
-            .filter(|value| (self.first..self.end()).contains(value));
-        some.fold(Intervals::default(), |all, value| {
+        self.of_values(self.unlike_values(|_| true))
+    }
+
+    fn of_values(&self, values: impl Iterator<Item = u64>) -> Intervals {
+        values.fold(Intervals::default(), |all, value| {
             all.plus(&self.of_value(value))
         })
+    }
+
+    fn has_begun(&self, value: u64) -> bool {
+        (self.first..self.end()).contains(&value)
+    }
+
+    /// Some of the wanted values that it has read: the others have been read like one of them, except
+    /// for those that were absent before.
+    fn unlike_values(&self, is_wanted: impl Fn(u64) -> bool) -> impl Iterator<Item = u64> {
+        let last = self.end().saturating_sub(1);
+        let second = self.first + 1;
+        let alike = [
+            self.first..second,
+            second..self.old.min(last),
+            self.old.max(second)..last,
+            last..last + 1,
+        ];
+        let found = alike
+            .map(|mut values| values.find(|value| self.has_begun(*value) && is_wanted(*value)));
+        found.into_iter().flatten()
     }
 
     fn touches(&self, other: &Self) -> bool {

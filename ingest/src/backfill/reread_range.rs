@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use feedline_schemas::{
-    amendment::WithdrawnReason,
+    amendment::{Withdrawn, WithdrawnReason},
     commit::{CommitEntry, Interval, Ledger, Position},
     config::SourceConfig,
+    ids::Sequence,
 };
 
-use super::{intervals::Intervals, read_intervals::ReadIntervals, slices::Slices};
+use super::{
+    intervals::Intervals, list_history::ListHistory, read_intervals::ReadIntervals, slices::Slices,
+};
 use crate::error::Error;
 
 /// Range to re-read, with the batches that no longer count.
@@ -17,6 +20,8 @@ pub(crate) struct BatchRange {
     intervals: Intervals,
     /// Batches that no longer count, by their indices in the log.
     pub(crate) batches: BTreeSet<usize>,
+    /// Values that are not requested any more, with rows in these batches.
+    pub(crate) left: BTreeSet<String>,
 }
 
 impl BatchRange {
@@ -24,7 +29,7 @@ impl BatchRange {
     pub(crate) fn of(range: Interval) -> Self {
         Self {
             intervals: Intervals::of([range]),
-            batches: BTreeSet::new(),
+            ..Self::default()
         }
     }
 
@@ -64,45 +69,72 @@ pub(crate) fn range_of(
     Ok(range)
 }
 
-/// Collects the batches that were read from `range`, and widens it until no batch is covered only
-/// in part. `with` returns the batches that must go together.
+/// Collects the batches with rows of `range` that are requested again, and widens it until no batch
+/// is covered only in part. Batches of values that are not requested any more stay. `with` returns
+/// the batches that must go together.
 pub(crate) fn widen(
     entries: &[CommitEntry],
     range: Interval,
+    history: &ListHistory,
     with: &mut impl FnMut(&BTreeSet<usize>) -> BTreeSet<usize>,
 ) -> BatchRange {
-    let mut before = &Position::Start;
-    let mut readings = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let after = &entry.state.position;
-        let is_retry = entry
-            .withdrawn
-            .iter()
-            .any(|withdrawn| withdrawn.reason == WithdrawnReason::Retried);
-        let has_read = !is_retry && !entry.is_amendment();
-        let reading = has_read.then(|| ReadIntervals::of(before, after)).flatten();
-        readings.push(reading.map(|reading| reading.of_all_values(after)));
-        before = after;
-    }
+    let read_by = readings_of(entries);
+    let requested: Vec<Intervals> = read_by
+        .iter()
+        .map(|reading| match reading {
+            Some(reading) => reading.of_requested_values(history),
+            None => Intervals::default(),
+        })
+        .collect();
     let mut all = BatchRange::of(range);
     loop {
-        let touching = readings.iter().enumerate().filter(|(_, read)| {
-            read.as_ref()
-                .is_some_and(|read| !common(read, &all.intervals).is_empty())
-        });
+        let touching = requested.iter().enumerate();
+        let touching = touching.filter(|(_, read)| !common(read, &all.intervals).is_empty());
         let mut batches: BTreeSet<usize> = touching.map(|(index, _)| index).collect();
         batches.extend(&all.batches);
         batches = with(&batches);
         let mut intervals = all.intervals.clone();
-        for read in batches.iter().filter_map(|index| readings[*index].as_ref()) {
+        for read in batches.iter().filter_map(|index| requested.get(*index)) {
             intervals = intervals.plus(read);
         }
-        let is_stable = intervals == all.intervals && batches == all.batches;
-        all = BatchRange { intervals, batches };
-        if is_stable {
+        if intervals == all.intervals && batches == all.batches {
+            let readings = batches.iter();
+            let readings = readings.filter_map(|index| read_by.get(*index)?.as_ref());
+            let left = readings.flat_map(|reading| reading.left_values(history));
+            all.left = left.collect();
             return all;
         }
+        (all.intervals, all.batches) = (intervals, batches);
     }
+}
+
+/// Intervals that the entries of a log have read; `None` for one without rows or rejects that count,
+/// and for one that has read nothing itself.
+fn readings_of(entries: &[CommitEntry]) -> Vec<Option<ReadIntervals>> {
+    let is_retried = |withdrawn: &&Withdrawn| withdrawn.reason == WithdrawnReason::Retried;
+    let retries = entries.iter().filter(|entry| has_rows(entry));
+    let retries = retries.flat_map(|entry| entry.withdrawn.iter().filter(is_retried));
+    let retried: BTreeSet<Sequence> = retries.map(|withdrawn| withdrawn.sequence).collect();
+    let mut before = &Position::Start;
+    let mut readings = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let after = &entry.state.position;
+        let is_retry = entry.withdrawn.iter().any(|own| is_retried(&own));
+        let is_batch = !is_retry && !entry.is_amendment();
+        let counts = has_rows(entry) || retried.contains(&entry.sequence);
+        let reading = (is_batch && counts).then(|| ReadIntervals::of(before, after));
+        let reading = reading.flatten();
+        readings.push(reading.map(|reading| reading.without_unread_slice(after)));
+        before = after;
+    }
+    readings
+}
+
+/// Returns true for an entry with rows or rejects that count, in its files or in merged ones.
+fn has_rows(entry: &CommitEntry) -> bool {
+    let has_files = !entry.files.is_empty() || !entry.rejects.is_empty();
+    let mut tables = entry.children.values();
+    has_files || entry.merged_into.is_some() || tables.any(|table| !table.files.is_empty())
 }
 
 /// The ledger with a range that is not done.

@@ -13,23 +13,13 @@ use crate::error::Error;
 /// [`Error::Config`].
 pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), Error> {
     let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
-    for (key, is_given, instead) in [
-        (
-            "slices",
-            source.slices.is_some(),
-            "a range without `slices.end` requests new records by itself",
-        ),
-        (
-            "for_each",
-            source.for_each.is_some(),
-            "the log would need a newest cursor for each value; use `slices`, which have one state for all values, or `refresh`",
-        ),
+    for (key, is_given) in [
+        ("slices", source.slices.is_some()),
+        ("for_each", source.for_each.is_some()),
     ] {
-        if is_given && source.incremental.is_some() {
-            return wrong(
-                key,
-                format!("cannot be combined with `incremental`: {instead}"),
-            );
+        if key == "slices" && is_given && source.incremental.is_some() {
+            let reason = "cannot be combined with `incremental`: a range without `slices.end` requests new records by itself";
+            return wrong(key, reason.into());
         }
         if key == "slices" && is_given && !source.refresh.is_never() {
             let reason = "cannot be combined with `refresh`, which does not record finished intervals; remove one of them";
@@ -128,12 +118,13 @@ pub(super) fn check_together(
 
 /// Refuses a URL with a parameter in its host.
 fn check_place(url: &str, param: &str) -> Result<(), Error> {
-    let place = format!("{{{param}}}");
-    if !url.contains(&place) {
+    let (place, path) = (format!("{{{param}}}"), format!("{{+{param}}}"));
+    if !url.contains(&place) && !url.contains(&path) {
         return Ok(());
     }
     let front = |value: &str| {
-        let url = Url::parse(&url.replace(&place, value)).ok()?;
+        let url = url.replace(&place, value).replace(&path, value);
+        let url = Url::parse(&url).ok()?;
         Some(url[..Position::BeforePath].to_owned())
     };
     if front("a").is_some() && front("a") == front("b") {

@@ -1,5 +1,7 @@
 //! Finished and open slices and values of a source.
 
+use std::ops::Range;
+
 use feedline_schemas::{
     commit::{Ledger, Position},
     config::SourceConfig,
@@ -8,15 +10,18 @@ use feedline_schemas::{
 
 use super::{
     intervals::{Intervals, WHOLE},
+    listed_values::ListedValues,
     saved_list::is_counted,
     slices::Slices,
 };
 
-/// Finished and open slices, by the log and the configuration alone. `None` for a source without
-/// slices and values, and for an invalid configuration, which a run reports.
+/// Finished and open slices, by the log, the configuration and the saved list of values. Without
+/// that list, values that have left it count too. `None` for a source without slices and values, and
+/// for an invalid configuration, which a run reports.
 pub(crate) fn slices_report(
     config: &SourceConfig,
     position: Option<&Position>,
+    listed: Option<&ListedValues>,
 ) -> Option<SlicesReport> {
     if config.slices.is_none() && config.for_each.is_none() {
         return None;
@@ -42,7 +47,7 @@ pub(crate) fn slices_report(
     };
     let total = count(&range);
     let mut report = SlicesReport::default();
-    for (values, done) in groups(ledger, listed(config, ledger)) {
+    for (values, done) in groups(config, ledger, listed) {
         let left = range.minus(&done);
         let open = count(&left);
         report.open = report.open.saturating_add(open.saturating_mul(values));
@@ -66,7 +71,9 @@ pub(crate) fn slices_report(
             let numbered = || format!("number {} of {}", ledger.value + 1, ledger.values);
             // Another list may have other values at this index.
             let is_same = is_counted(&each.values, ledger);
-            let value = each.values.get(index).filter(|_| is_same).cloned();
+            let own = each.values.get(index).filter(|_| is_same);
+            let saved = listed.and_then(|listed| listed.text(ledger.value));
+            let value = saved.or(own.map(String::as_str)).map(str::to_owned);
             let value = value.unwrap_or_else(numbered);
             format!("{}: {value}", each.param)
         });
@@ -79,8 +86,8 @@ pub(crate) fn slices_report(
     Some(report)
 }
 
-/// Number of values, as far as known.
-fn listed(config: &SourceConfig, ledger: &Ledger) -> u64 {
+/// Number of values, as far as known without the saved list.
+fn count_listed(config: &SourceConfig, ledger: &Ledger) -> u64 {
     match &config.for_each {
         None => 1,
         Some(each) if each.source.is_none() => each.values.len() as u64,
@@ -89,25 +96,38 @@ fn listed(config: &SourceConfig, ledger: &Ledger) -> u64 {
 }
 
 /// Groups of values with the same finished intervals, the furthest first.
-fn groups(ledger: &Ledger, listed: u64) -> Vec<(u64, Intervals)> {
+fn groups(
+    config: &SourceConfig,
+    ledger: &Ledger,
+    listed: Option<&ListedValues>,
+) -> Vec<(u64, Intervals)> {
     let before = Intervals::of(ledger.done.iter().copied());
     let none = Intervals::default();
-    let unread = (listed.saturating_sub(ledger.values), none.clone());
+    let count = |values: Range<u64>| match listed {
+        Some(listed) => listed.count(values),
+        None => values.end.saturating_sub(values.start),
+    };
+    let (all, uncounted) = match listed {
+        Some(listed) => (ledger.values, listed.uncounted),
+        None => {
+            let all = count_listed(config, ledger);
+            (ledger.values.min(all), all.saturating_sub(ledger.values))
+        }
+    };
+    let unread = (uncounted, none.clone());
     if ledger.slice.is_none() {
-        return vec![(ledger.values.min(listed), before), unread];
+        return vec![(count(0..all), before), unread];
     }
     let target = Intervals::of([ledger.target]);
     let part = Intervals::of(ledger.part.iter().copied());
-    let Ledger {
-        value, old, values, ..
-    } = ledger;
+    let (value, old, values) = (ledger.value, ledger.old, ledger.values);
     let base = if value < old { &before } else { &none };
     vec![
-        (*value.min(old), before.plus(&target)),
-        (value.saturating_sub(*old), target),
-        (1, base.plus(&part)),
-        (old.saturating_sub(value + 1), before.clone()),
-        (values.saturating_sub((value + 1).max(*old)), none),
+        (count(0..value.min(old)), before.plus(&target)),
+        (count(old..value), target),
+        (count(value..value + 1), base.plus(&part)),
+        (count(value + 1..old), before.clone()),
+        (count((value + 1).max(old)..values), none),
         unread,
     ]
 }

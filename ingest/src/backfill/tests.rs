@@ -1,5 +1,7 @@
 //! Passes over slices and values, against a plain model of sets of numbers.
 
+mod reread;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
@@ -32,6 +34,7 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
             column: None,
             values: list(count).collect(),
             removed: BTreeSet::new(),
+            unusable: Vec::new(),
             source: None,
             name: "s".into(),
         }),
@@ -40,7 +43,9 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
         ends: Vec::new(),
         counted: None,
         continued: None,
-        left_list: Vec::new(),
+        change: ListChange::default(),
+        compared_rows: None,
+        landed_rows: 0,
     }
 }
 

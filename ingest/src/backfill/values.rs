@@ -1,6 +1,6 @@
 //! `[source.for_each]`, checked, and the values that another source has landed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use arrow::{
     array::{Array, AsArray},
@@ -32,6 +32,8 @@ pub(super) struct Values {
     pub(super) values: Vec<Value>,
     /// Indices of values that have left the list.
     pub(super) removed: BTreeSet<u64>,
+    /// Texts of landed values that cannot be requested.
+    pub(super) unusable: Vec<String>,
     /// Source of the values.
     pub(super) source: Option<String>,
     /// The source that requests them.
@@ -50,10 +52,18 @@ impl Values {
         context: &Context,
     ) -> Result<Self, Error> {
         check(config, each)?;
+        let mut unusable = Vec::new();
         let values = match (&each.source, &each.column) {
             (Some(source), Some(column)) => {
                 let mut values = read(source, column, context).await?;
-                values.retain(|value| !is_misleading(config, each, &text(value)));
+                values.retain(|value| {
+                    let text = text(value);
+                    let is_usable = !is_misleading(config, each, &text);
+                    if !is_usable {
+                        unusable.push(text);
+                    }
+                    is_usable
+                });
                 values
             }
             _ => each.values.iter().cloned().map(Value::Text).collect(),
@@ -64,6 +74,7 @@ impl Values {
             column: Some(column).filter(|column| !column.is_empty()),
             values,
             removed: BTreeSet::new(),
+            unusable,
             source: each.source.as_ref().map(ToString::to_string),
             name: config.name.to_string(),
         })
@@ -76,6 +87,19 @@ impl Values {
     /// Returns true for a value that has left the list.
     pub(super) fn is_removed(&self, index: u64) -> bool {
         self.removed.contains(&index)
+    }
+
+    /// The first `count` values that are not requested any more, by index. One that has returned to
+    /// the list is requested under another index.
+    pub(super) fn left(&self, count: u64) -> BTreeMap<u64, String> {
+        let current = (0..).zip(&self.values);
+        let current = current.filter(|(index, _)| !self.is_removed(*index));
+        let current: HashSet<String> = current.map(|(_, value)| text(value)).collect();
+        let removed = self.removed.iter().filter(|index| **index < count);
+        let removed = removed.filter_map(|index| Some((*index, self.text(*index)?)));
+        removed
+            .filter(|(_, text)| !current.contains(text))
+            .collect()
     }
 
     /// The text of a value.
@@ -126,7 +150,7 @@ impl Values {
             None => Error::config(
                 "for_each.values",
                 format!(
-                    "does not begin with the {values}, and the landing folder has no list of them to compare with; restore what is missing and add new ones at the end, or {reset}"
+                    "does not begin with the {values}, and the landing folder has no list of them to compare with; restore the earlier list, with new values at its end only, and run once: that saves the list, and it may be changed afterwards; if one had left it before, {reset}"
                 ),
             ),
             Some(source) => Error::config(
@@ -206,9 +230,14 @@ fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns true if a value in the place of `{param}` would change the path of the URL.
+/// Returns true if a value in the place of `{param}` would change the path of the URL, or one in the
+/// place of `{+param}` the segments around its own.
 fn is_misleading(config: &SourceConfig, each: &ForEachConfig, value: &str) -> bool {
-    matches!(value, "." | "..") && config.url.contains(&format!("{{{}}}", each.param))
+    let param = &each.param;
+    let is_segment = config.url.contains(&format!("{{{param}}}"));
+    let is_path = config.url.contains(&format!("{{+{param}}}"));
+    is_segment && matches!(value, "." | "..")
+        || is_path && value.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 pub(super) fn text(value: &Value) -> String {

@@ -32,8 +32,8 @@ struct EarlierReject {
     hash: u128,
     /// Its key, in the notation of landed columns.
     key: Option<u128>,
-    /// Number of the page run that rejected it.
-    run: u64,
+    /// Number of the page run that rejected it, or of the batch.
+    order: u64,
 }
 
 /// Loads the hashes of open rejects that the page run `run` may return again. `entries` are the
@@ -64,12 +64,12 @@ pub(super) async fn rejects_from_bound(
         }
     }
     let landed = match rejects.iter().any(|reject| reject.key.is_some()) {
-        true => newest_landings(landing, entries, first..count, key).await?,
+        true => newest_landings(landing, entries, first..count, key, run_number).await?,
         false => HashMap::new(),
     };
     let is_newest = |reject: &EarlierReject| {
         let landed = reject.key.and_then(|key| landed.get(&key));
-        landed.is_none_or(|landed| *landed <= reject.run)
+        landed.is_none_or(|landed| *landed <= reject.order)
     };
     Ok(rejects
         .into_iter()
@@ -93,6 +93,38 @@ pub(super) async fn rejects_of_earlier_crawls(
     reject_hashes(landing, files.cloned().collect()).await
 }
 
+/// Counts the rejects that are the newest version of their record: no later batch has landed or rejected a
+/// record with the same values of the columns `key`.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(crate) async fn count_current_rejects(
+    landing: &Store,
+    entries: &[CommitEntry],
+    key: &[String],
+) -> Result<u64, Error> {
+    let number = |entry: &CommitEntry| entry.sequence.get();
+    let mut count = 0;
+    let mut rejected: HashMap<u128, u64> = HashMap::new();
+    for entry in entries {
+        for file in &entry.rejects {
+            for reject in read_rejects(landing, file, key, number(entry)).await? {
+                match reject.key {
+                    Some(key) => {
+                        rejected.insert(key, reject.order);
+                    }
+                    None => count += 1,
+                }
+            }
+        }
+    }
+    let landed = newest_landings(landing, entries, 0..entries.len(), key, number).await?;
+    let is_newest =
+        |(key, order): &(&u128, &u64)| landed.get(key).is_none_or(|landed| landed <= order);
+    count += rejected.iter().filter(is_newest).count() as u64;
+    Ok(count)
+}
+
 /// Reads the hashes of the rejects in `files`.
 ///
 /// # Errors
@@ -109,12 +141,12 @@ pub(super) async fn reject_hashes(
     Ok(hashes)
 }
 
-/// Rejected records of a file of the page run number `run`.
+/// Rejected records of a file, with the number `order` of their page run or batch.
 async fn read_rejects(
     landing: &Store,
     file: &DataFile,
     key: &[String],
-    run: u64,
+    order: u64,
 ) -> Result<Vec<EarlierReject>, Error> {
     let mut rejects = Vec::new();
     for batch in landed_file::read(landing, file, &[REASON, RAW], None).await? {
@@ -127,7 +159,7 @@ async fn read_rejects(
             rejects.extend(rows.map(|row| EarlierReject {
                 hash: reject_hash(reasons.value(row), records.value(row)),
                 key: key_of(records.value(row), key),
-                run,
+                order,
             }));
         }
     }
@@ -148,16 +180,17 @@ fn key_of(raw: &str, key: &[String]) -> Option<u128> {
     }))
 }
 
-/// Number of the newest page run that landed a record of each key, in the batches at `range` of `entries`.
+/// The largest `order` of a batch that landed a record of each key, among those at `range` of `entries`.
 async fn newest_landings(
     landing: &Store,
     entries: &[CommitEntry],
     range: Range<usize>,
     key: &[String],
+    order: fn(&CommitEntry) -> u64,
 ) -> Result<HashMap<u128, u64>, Error> {
-    let mut runs = HashMap::new();
+    let mut orders = HashMap::new();
     for entry in &entries[range.clone()] {
-        runs.insert(entry.sequence.get(), run_number(entry));
+        orders.insert(entry.sequence.get(), order(entry));
     }
     // A compaction may have merged rows of these batches into the files of a later one.
     let holders: BTreeSet<usize> = range.map(|index| holder(entries, index)).collect();
@@ -172,9 +205,9 @@ async fn newest_landings(
                 .into_iter()
                 .flat_map(|column| column.values().iter());
             for (sequence, (_, key)) in sequences.zip(rows_of(&batch, key)) {
-                if let (Some(key), Some(run)) = (key, runs.get(sequence)) {
+                if let (Some(key), Some(order)) = (key, orders.get(sequence)) {
                     let known = newest.entry(key).or_default();
-                    *known = (*known).max(*run);
+                    *known = (*known).max(*order);
                 }
             }
         }

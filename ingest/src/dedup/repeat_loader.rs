@@ -60,18 +60,23 @@ impl RepeatLoader {
         window: &mut Window,
         now: Duration,
     ) -> Result<(), Error> {
-        if config.slices.is_some() || config.for_each.is_some() && config.refresh.is_never() {
+        if config.slices.is_some() || is_read_once(config) {
             // Each batch loads its own.
             return Ok(());
         }
-        let incremental = config.incremental.as_ref().map(Incremental::new);
-        let incremental = incremental.transpose()?;
+        // Each value has a bound of its own: every record may come again.
+        let incremental = config.incremental.as_ref();
+        let incremental = incremental.filter(|_| config.for_each.is_none());
+        let incremental = incremental.map(Incremental::new).transpose()?;
         let highs = match incremental {
             Some(_) => log.highs().await?,
             None => Vec::new(),
         };
-        let is_again = !config.refresh.is_never();
-        let run = page_run(log.last(), incremental.as_ref(), &highs, is_again, now)?;
+        let is_again = !config.refresh.is_never() || config.for_each.is_some();
+        let mut run = page_run(log.last(), incremental.as_ref(), &highs, is_again, now)?;
+        if let Some(run) = run.as_mut().filter(|_| config.for_each.is_some()) {
+            (run.since, run.ahead) = (None, Vec::new());
+        }
         let key = key_columns(config);
         let (known, files) = match &run {
             Some(run) => records_of(run, log, !key.is_empty()).await?,
@@ -102,7 +107,7 @@ impl RepeatLoader {
         window: &mut Window,
         next: &Position,
     ) -> Result<(), Error> {
-        let is_again = !config.refresh.is_never();
+        let is_again = config.for_each.is_some() && !is_read_once(config);
         if next.ledger().is_none() || is_again || config.dedup_window() == 0 {
             return Ok(());
         }
@@ -236,11 +241,15 @@ async fn records_of(
     Ok((known, all.collect()))
 }
 
+/// Returns true if each value of a list is read once.
+fn is_read_once(config: &SourceConfig) -> bool {
+    config.for_each.is_some() && config.refresh.is_never() && config.incremental.is_none()
+}
+
 /// Columns that distinguish rows of one key and version from others. Slices return the state of a
 /// key at another time, and values are read once: there only the content distinguishes rows.
 pub(crate) fn key_columns(config: &SourceConfig) -> Vec<String> {
-    let is_read_once = config.for_each.is_some() && config.refresh.is_never();
-    if config.key.is_empty() || config.slices.is_some() || is_read_once {
+    if config.key.is_empty() || config.slices.is_some() || is_read_once(config) {
         return Vec::new();
     }
     config.key.iter().chain(&config.version).cloned().collect()

@@ -405,7 +405,11 @@ async fn files_that_a_server_lists_are_requested_whatever_their_names_have() {
 
 #[tokio::test]
 async fn a_server_that_lists_no_folder_is_asked_once_and_named_in_the_error() {
-    for status in ["405 Method Not Allowed", "501 Not Implemented"] {
+    for status in [
+        "400 Bad Request",
+        "405 Method Not Allowed",
+        "501 Not Implemented",
+    ] {
         let server = Scripted::answering(move |_, _| answer(status, "")).await;
         for (requests, place) in [(1, "d/"), (2, "d/*.csv")] {
             let url = format!("{}{place}", server.url);
@@ -424,8 +428,35 @@ async fn a_server_that_lists_no_folder_is_asked_once_and_named_in_the_error() {
 }
 
 #[tokio::test]
+async fn a_response_that_is_no_listing_is_named_in_the_error() {
+    for (status, body) in [
+        ("207 Multi-Status", "no list"),
+        ("200 OK", ""),
+        ("200 OK", "<html><body><br>files</body></html>"),
+        ("200 OK", "<html><body>files</body></html>"),
+    ] {
+        let server = Scripted::answering(move |_, _| answer(status, body)).await;
+        let error = bring_url(&format!("{}d/", server.url), "").await;
+        let error = error.unwrap_err().to_string();
+        for part in [
+            "cannot list `",
+            "/d`: the response to `PROPFIND` of WebDAV",
+            "is no list of files (",
+            "set `url` to a file",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_report_of_a_failed_run_has_the_cause_of_its_error() {
-    let server = Scripted::answering(|_, _| answer("207 Multi-Status", "no list")).await;
+    let entry = "<D:response><D:href>/d/a.csv</D:href><D:propstat><D:prop>\
+                 <D:getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT</D:getlastmodified>\
+                 <D:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat>\
+                 </D:response>";
+    let listing = format!("<D:multistatus xmlns:D=\"DAV:\">{entry}</D:multistatus>");
+    let server = Scripted::answering(move |_, _| answer("207 Multi-Status", &listing)).await;
     let source = source(&format!("{}d/", server.url), "");
     let text = format!("[pipeline]\nname = \"p\"\n{source}");
     let config = load("p.toml", &text, &[]).unwrap().config;
@@ -437,7 +468,7 @@ async fn the_report_of_a_failed_run_has_the_cause_of_its_error() {
     let error = end.report.sources[0].error.clone().unwrap();
     assert!(error.starts_with("cannot list `"), "{error}");
     assert!(
-        error.contains("`: ") && error.contains("PROPFIND"),
+        error.contains("`: ") && error.contains("Missing content size"),
         "{error}"
     );
 }

@@ -1,7 +1,10 @@
 //! Page runs and passes over slices and values: the page to request, and the position after one.
 
 use feedline_http::server_time::Clocks;
-use feedline_schemas::commit::{Ledger, PageRun, Position};
+use feedline_schemas::{
+    commit::{Ledger, PageRun, Position},
+    report::Warning,
+};
 
 use super::Rest;
 use crate::{
@@ -11,16 +14,31 @@ use crate::{
 };
 
 impl Rest {
+    /// Returns the page to request at `position`, which is `before` with the current list of values.
+    /// `None` if everything has been read, and if all values that a pass had left are not in the list
+    /// any more: its end is committed before another pass begins.
+    pub(super) fn place_after(
+        &mut self,
+        before: &Position,
+        position: &Position,
+    ) -> Result<Option<At>, Error> {
+        match (before, position) {
+            (Position::Page { .. }, Position::Done { .. }) => Ok(None),
+            _ => self.place(position),
+        }
+    }
+
     /// Returns the page to request; `None` if everything has been read.
     pub(super) fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
         if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
-            let is_again = self.answers.are_asked_again()
+            let is_again = (self.answers.are_asked_again() || self.incremental.is_some())
                 && !self.is_pass_resumed
                 && matches!(at, Position::Done { .. });
             let number = at.run().map_or(0, |run| run.number) + u64::from(is_again);
             let pass = plan.begin(at.ledger(), is_again);
             self.is_our_pass = true;
-            return Ok(pass.map(|ledger| first_page(run_of(number, ledger))));
+            let first = pass.map(|ledger| first_page(run_of(number, ledger)));
+            return first.map(|first| self.with_bound(first)).transpose();
         }
         match at {
             Position::Start => {
@@ -28,16 +46,60 @@ impl Rest {
                 let run = incremental.map(Incremental::first_run);
                 Ok(Some(first_page(run.unwrap_or_default())))
             }
-            Position::Page { page, cursor, run } => Ok(Some(At {
-                page: *page,
-                cursor: cursor.clone(),
-                run: run.clone(),
-            })),
+            Position::Page { page, cursor, run } => {
+                let at = At {
+                    page: *page,
+                    cursor: cursor.clone(),
+                    run: run.clone(),
+                };
+                self.with_bound(at).map(Some)
+            }
             Position::Done { run, .. } => Ok(self.run_after(run)?.map(first_page)),
             Position::File { .. } => {
                 let reason = "is `rest`, but the landed data comes from files; give this source another name";
                 Err(Error::config("type", reason))
             }
+        }
+    }
+
+    /// Returns the page `at`. With `incremental`, the first page of a value gets the bound from the newest
+    /// cursor of the value.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the lookback does not fit the cursor.
+    pub(super) fn with_bound(&self, mut at: At) -> Result<At, Error> {
+        let plan = self.plan.as_ref().zip(at.run.ledger.as_deref());
+        let (Some(incremental), Some((plan, ledger))) = (&self.incremental, plan) else {
+            return Ok(at);
+        };
+        if at.page > 0 || at.run.since.is_some() {
+            return Ok(at);
+        }
+        let value = plan.value_of(ledger);
+        let newest = value.and_then(|value| self.cursors.newest(&value));
+        let before = PageRun {
+            high: newest.map(ToOwned::to_owned),
+            ..PageRun::default()
+        };
+        let bound = incremental.next_run(&before, &[], self.clock.unix())?;
+        (at.run.since, at.run.high) = (bound.since, bound.high);
+        Ok(at)
+    }
+
+    /// Warns that values were requested without their newest cursors.
+    pub(super) fn warn_of_lost_cursors(&self) -> Option<Warning> {
+        self.has_lost_cursors.then(|| {
+            let message = "the file of the newest cursors in `cursors/` of the landing folder is missing or damaged, as after a rewind by many entries: all values were requested from `incremental.start` on; records that have landed are dropped as duplicates";
+            Warning::new("cursors_missing", message).with_key("for_each")
+        })
+    }
+
+    /// Notes the newest cursor of the value of `run`, whose pages have ended.
+    fn note_cursor(&mut self, run: &PageRun) {
+        let plan = self.plan.as_ref().zip(run.ledger.as_deref());
+        let value = plan.and_then(|(plan, ledger)| plan.value_of(ledger));
+        if let Some(value) = value.filter(|_| self.incremental.is_some()) {
+            self.cursors.note(value, run);
         }
     }
 
@@ -85,7 +147,7 @@ impl Rest {
             let is_known = self.pages.is_known_unread(&next);
             return Ok((next, is_known));
         };
-        let number = at.run.number;
+        let (number, run) = (at.run.number, at.run.clone());
         if self.pages.is_beyond_cap(contents.total)
             && let Some(halves) = plan.cut(&ledger)
         {
@@ -112,6 +174,9 @@ impl Rest {
             },
             Ok(next) => {
                 let is_known = self.pages.is_known_unread(&next);
+                if matches!(next, Position::Done { .. }) {
+                    self.note_cursor(&run);
+                }
                 Ok((self.behind_slice(next, number, Some(ledger)), is_known))
             }
             Err(error) => Err(error),

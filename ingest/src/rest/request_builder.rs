@@ -53,7 +53,7 @@ impl RequestBuilder {
         context: &Context,
     ) -> Result<(Self, Vec<String>), Error> {
         let is_http = matches!(url.scheme(), "http" | "https");
-        let has_place = |param: &&str| config.url.contains(&hole(param));
+        let has_place = |param: &&str| has_hole(&config.url, param);
         let is_template = is_http && in_url.iter().any(has_place);
         let mut secrets = Vec::new();
         let body = Body::new(config, params, (context, &mut secrets))?;
@@ -124,7 +124,7 @@ impl RequestBuilder {
         let is_in_url = self
             .template
             .as_ref()
-            .is_some_and(|(text, _)| text.contains(&hole(param)));
+            .is_some_and(|(text, _)| has_hole(text, param));
         self.holes.contains(param) || is_in_url && self.in_url.iter().any(|name| name == param)
     }
 
@@ -196,7 +196,10 @@ impl RequestBuilder {
             .iter()
             .filter(|param| self.in_url.iter().any(|name| name == param.name))
         {
-            text = text.replace(&hole(param.name), &encoded(&param.value));
+            let segments = param.value.split('/').map(encoded).collect::<Vec<_>>();
+            text = text
+                .replace(&hole(param.name), &encoded(&param.value))
+                .replace(&path_hole(param.name), &segments.join("/"));
         }
         let url = Url::parse(&text).map_err(|e| {
             Error::config(
@@ -237,6 +240,16 @@ fn headers(config: &SourceConfig, params: &[&str]) -> Result<Vec<(HeaderName, Te
 
 fn hole(param: &str) -> String {
     format!("{{{param}}}")
+}
+
+/// Placeholder in which a value keeps its slashes, like RFC 6570, 3.2.3.
+fn path_hole(param: &str) -> String {
+    format!("{{+{param}}}")
+}
+
+/// Returns true if a URL has a placeholder of a parameter.
+fn has_hole(url: &str, param: &str) -> bool {
+    url.contains(&hole(param)) || url.contains(&path_hole(param))
 }
 
 fn with_params(url: &Url, params: &BTreeMap<String, String>) -> Url {
@@ -291,6 +304,12 @@ mod tests {
                 ("to", "2026-01-02"),
             ],
             "http://h/x/..%2F%C3%A9%3F%2F%23.json?from=2026-01-01&q=1&to=2026-01-02",
+        );
+        // Slashes stay, and nothing else.
+        check(
+            "http://h/repos/{+repo}/issues?name={repo}",
+            &[("repo", "a b/c?#")],
+            "http://h/repos/a%20b/c%3F%23/issues?name=a%20b%2Fc%3F%23&q=1",
         );
     }
 }

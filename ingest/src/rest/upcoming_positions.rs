@@ -83,10 +83,12 @@ impl Rest {
                 return None;
             }
         }
-        Some(At {
+        let next = At {
             run: run_of(at.run.number, next),
             ..At::default()
-        })
+        };
+        // The error is that of the page itself.
+        self.with_bound(next).ok()
     }
 
     /// Notes that a page was read, and `next` follows. The more pages of a run were full, the more

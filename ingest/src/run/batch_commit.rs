@@ -20,49 +20,18 @@ use super::{
     superseded::Superseded,
 };
 use crate::{
-    batch::{Decided, Encoded},
+    backfill::write_cursors,
+    batch::Encoded,
     batch_counts::{subtract, sum},
     commit_log::Commit,
     contract,
     error::Error,
     file_marks::Folded,
     infer,
-    report::reject_sample,
     source_table::unit_of,
     source_type::ReadUnit,
     superseded_files, warnings,
 };
-
-/// Records after which the fraction of rejects is checked at every batch; before, only at the end.
-pub const JUDGED_AFTER: u64 = 1_000;
-
-/// Number of rejects of a run at which its own fraction is checked too: fewer are no trend.
-const RUN_REJECTS: u64 = 20;
-
-/// Rejected records among those that landed or were rejected. Duplicates are neither: without them,
-/// records that are read again in a lookback or an overlap of pages do not change the fraction.
-struct RejectFraction {
-    rejected: u64,
-    records: u64,
-    /// Name of the records in messages.
-    scope: &'static str,
-}
-
-impl RejectFraction {
-    fn new(landed: u64, rejected: u64, scope: &'static str) -> Self {
-        Self {
-            rejected,
-            records: landed + rejected,
-            scope,
-        }
-    }
-
-    /// Returns true if enough was read to know the fraction, and it is more than `max_share`.
-    fn is_above(&self, max_share: f64, is_done: bool) -> bool {
-        let is_due = is_done || self.records >= JUDGED_AFTER;
-        is_due && share(self.rejected, self.records) > max_share
-    }
-}
 
 /// A decided batch that has not landed yet.
 struct PendingBatch {
@@ -159,10 +128,11 @@ impl Run<'_> {
     /// one.
     pub(super) async fn commit(
         &mut self,
-        pages: GatheredPages,
+        mut pages: GatheredPages,
         position: Position,
         not_before: Option<NotBefore>,
     ) -> Result<(), Error> {
+        let cursors = pages.cursors.take();
         if !self.repeats.is_loaded() && pages.batch.len() > 0 {
             self.load_repeats().await?;
         }
@@ -179,9 +149,10 @@ impl Run<'_> {
         if let Position::Done { pages, .. } = &mut pending.position {
             *pages = totals.pages;
         }
-        self.judge(&totals, &pending.counts, is_done, &pending.prepared.decided)
+        self.check_rejects(&totals, &pending.counts, is_done, &pending.prepared.decided)
             .await?;
         let files = self.write_files(&mut pending.prepared).await?;
+        self.write_cursors(cursors, &mut pending.position).await?;
         self.update_warnings(&mut pending);
         self.missing_required
             .add(self.config, &pending.counts.decisions);
@@ -208,6 +179,7 @@ impl Run<'_> {
             mut batch,
             answers,
             warnings,
+            cursors: _,
         } = pages;
         let sequence = self.log.next_sequence();
         let (parts, urls) = batch.take_parts();
@@ -319,6 +291,19 @@ impl Run<'_> {
         })
     }
 
+    /// Writes the newest cursors of the values of a list, for `position` to name their file.
+    async fn write_cursors(
+        &self,
+        cursors: Option<String>,
+        position: &mut Position,
+    ) -> Result<(), Error> {
+        let is_done = matches!(position, Position::Done { .. });
+        if let (Some(text), Some(ledger)) = (cursors, position.ledger_mut()) {
+            ledger.cursors = Some(write_cursors(self.log.landing(), text, is_done).await?);
+        }
+        Ok(())
+    }
+
     /// Adds the warnings about the records of a batch and about its position, and logs new ones.
     fn update_warnings(&self, pending: &mut PendingBatch) {
         // Warnings about the first columns are about all columns of a sample.
@@ -386,68 +371,6 @@ impl Run<'_> {
         self.log.put(encoded).await?;
         Ok(vec![file])
     }
-
-    /// Stops the run when too many records are rejected: of all that ever landed or were rejected, or of
-    /// those that are new in this run, whose fraction a long history would hide.
-    async fn judge(
-        &self,
-        totals: &BatchCounts,
-        batch: &BatchCounts,
-        is_done: bool,
-        decided: &Decided,
-    ) -> Result<(), Error> {
-        let max_share = self.config.contract.max_reject_fraction.get();
-        let all = RejectFraction::new(totals.rows, totals.rejected, "records");
-        let of_run = RejectFraction::new(
-            self.log.appended_rows() + batch.rows,
-            self.log.appended_rejects() + batch.rejected,
-            "new records of this run",
-        );
-        let is_run_over = of_run.rejected >= RUN_REJECTS && of_run.is_above(max_share, is_done);
-        let (over, reasons) = match all.is_above(max_share, is_done) {
-            true => (all, totals),
-            false if is_run_over && batch.rejected > 0 => (of_run, batch),
-            false if is_run_over => (of_run, totals),
-            false => return Ok(()),
-        };
-        let (reason, sample) = self.most_frequent_reject(reasons, decided).await?;
-        Err(Error::TooManyRejects {
-            source: self.config.name.to_string(),
-            rejected: over.rejected,
-            records: over.records,
-            scope: over.scope,
-            max_share,
-            reason,
-            sample: self.masks.mask(&sample.unwrap_or_default()),
-        })
-    }
-
-    /// Returns the most frequent reason of the rejects in `counts`, and one of them, of that reason if
-    /// the batch has any.
-    async fn most_frequent_reject(
-        &self,
-        counts: &BatchCounts,
-        decided: &Decided,
-    ) -> Result<(String, Option<String>), Error> {
-        // Of equally frequent ones the last in the alphabet.
-        let most = counts
-            .rejected_by_reason
-            .iter()
-            .max_by_key(|(_, count)| **count);
-        let reason = most.map(|(reason, _)| reason.clone()).unwrap_or_default();
-        let sample = decided
-            .rejects()
-            .iter()
-            .find(|reject| reject.reason == reason);
-        let sample = match sample.or(decided.rejects().first()) {
-            Some(reject) => Some(reject.sample()),
-            None => {
-                let rejects = self.log.known_sums().rejects;
-                reject_sample(self.log.landing(), rejects.as_ref()).await?
-            }
-        };
-        Ok((reason, sample))
-    }
 }
 
 /// Returns true if a finished source is unchanged. Each check would otherwise add an entry to its
@@ -478,16 +401,4 @@ fn is_same_ledger(before: &Ledger, after: &Ledger) -> bool {
         (done, values, values_hash, absent)
     };
     what(before) == what(after)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a share of counts far below 2^53"
-)]
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
 }

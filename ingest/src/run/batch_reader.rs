@@ -8,6 +8,7 @@ use crate::{
     batch::Batch,
     context::Context,
     error::Error,
+    file_list::OF_ONE_RUN,
     raw::{Exchange, Kept, Tape},
     source::Source,
     warnings::WarningChange,
@@ -20,6 +21,8 @@ pub(super) struct GatheredPages {
     pub(super) answers: Vec<Exchange>,
     /// Warnings that its pages raise and clear.
     pub(super) warnings: Vec<WarningChange>,
+    /// Text with the newest cursors of the values of a list, as its last page left them.
+    pub(super) cursors: Option<String>,
 }
 
 /// A batch that has been read, with its start and end positions.
@@ -43,8 +46,8 @@ pub(super) struct BatchReader<'a> {
 
 impl BatchReader<'_> {
     /// Reads pages from `from` on until they make a batch. The end of a batch depends only on the
-    /// pages, except for a requested delay and a stop. Then the pages read before it are a batch,
-    /// returned with the reason.
+    /// pages, except for a requested delay, a stop, and a value of a list that fails. Then the pages
+    /// read before it are a batch, returned with the reason.
     pub(super) async fn gather(
         self,
         source: &mut dyn Source,
@@ -60,6 +63,8 @@ impl BatchReader<'_> {
                 // A server that admits fewer pages at a time than a batch needs must not stall the
                 // run forever.
                 Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
+                // A value that fails in every run must not hold back those before it.
+                Err(reason) if self.config.for_each.is_some() => break Some(reason),
                 page => page?,
             };
             let at = batch.push(page)?;
@@ -77,12 +82,15 @@ impl BatchReader<'_> {
                 break None;
             }
         };
-        batch.warn(source.warnings());
+        let mut warnings = source.warnings();
+        warnings.retain(|warning| !OF_ONE_RUN.contains(&warning.code.as_str()));
+        batch.warn(warnings);
         Ok(Gathered {
             pages: GatheredPages {
                 batch,
                 answers: source.raw().map(Kept::take).unwrap_or_default(),
                 warnings: source.take_warnings(),
+                cursors: source.value_cursors(),
             },
             from,
             next,

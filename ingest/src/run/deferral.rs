@@ -71,6 +71,7 @@ pub(super) async fn check_deferral(
                 batch: Batch::default(),
                 answers: Vec::new(),
                 warnings: Vec::new(),
+                cursors: None,
             };
             let not_before = NotBefore {
                 until_unix_s: until,

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::{
     batch_reader::{BatchReader, Gathered, begins_again},
+    reject_limit::ReadBefore,
     required_columns::MissingRequired,
 };
 use crate::{
@@ -24,11 +25,13 @@ use crate::{
         repeat_loader::{RepeatLoader, key_columns},
     },
     error::Error,
-    file_list::UNSETTLED_FILE,
+    file_list::OF_ONE_RUN,
     file_marks::{self, Folded},
     infer::{Inferred, Survey},
     raw::Tape,
     source::Source,
+    source_table::unit_of,
+    source_type::ReadUnit,
 };
 
 /// Time before which no request may be made.
@@ -53,6 +56,8 @@ pub(super) struct Run<'a> {
     pub(super) unlanded_warnings: Vec<Warning>,
     /// Records that landed in this run without a value in a required column.
     pub(super) missing_required: MissingRequired,
+    /// Counts of the interrupted runs of the same read, once they are known.
+    pub(super) read_before: Option<ReadBefore>,
     /// Archive of responses to replay. The batches are then those of the archive.
     pub(super) tape: Option<Arc<Tape>>,
     /// Columns inferred from a sample, before anything landed.
@@ -86,6 +91,7 @@ impl<'a> Run<'a> {
             unlanded: BTreeMap::new(),
             unlanded_warnings: Vec::new(),
             missing_required: MissingRequired::default(),
+            read_before: None,
             tape: None,
             sample: None,
             folded: None,
@@ -141,7 +147,8 @@ impl<'a> Run<'a> {
             self.masks = source.secret_masks();
             let batch = &pages.batch;
             let is_done = matches!(next, Position::Done { .. });
-            let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();
+            let is_unread = next == from || self.has_read_no_file(&from, &next);
+            let is_empty = batch.len() == 0 && is_unread && !batch.has_skipped();
             let next = self.fold_marks(source, next).await?;
             let not_before = match &ended {
                 Some(Error::Deferred {
@@ -155,12 +162,15 @@ impl<'a> Run<'a> {
                 _ => None,
             };
             if is_done || is_empty || ended.is_some() {
-                let is_other_warning = is_empty && ended.is_none() && self.note_unsettled(&*source);
+                self.log_warnings_of_run(&*source);
                 // A delay is committed even without data: a later run must not send requests before
-                // it ends. So is the first or last warning about files that are left for a later
-                // run, which `status` reads from the log.
-                if !is_empty || not_before.is_some() || is_other_warning {
-                    self.commit(pages, next, not_before).await?;
+                // it ends.
+                if !is_empty || not_before.is_some() {
+                    let committed = self.commit(pages, next, not_before).await;
+                    if let (Err(_), Some(reason)) = (&committed, &ended) {
+                        warn!(source = %self.config.name, %reason, "the pages read before this cannot land");
+                    }
+                    committed?;
                 }
                 return ended.map_or(Ok(()), Err);
             }
@@ -186,20 +196,21 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares the files that a run without new data leaves for a later one with the newest entry of
-    /// the log. Returns true if that entry does not report any and there are some, or the reverse.
-    fn note_unsettled(&self, source: &dyn Source) -> bool {
-        let is_about_them = |warning: &Warning| warning.code == UNSETTLED_FILE;
-        let found = source.run_warnings().into_iter().find(is_about_them);
-        let last = self.log.last();
-        let is_known = last.is_some_and(|last| last.state.warnings.iter().any(is_about_them));
-        if let Some(warning) = &found
-            && is_known
-        {
-            // An entry would log it.
-            warn!(source = %self.config.name, "{}", warning.message);
+    /// Returns true if a first run of files, from `from` to `next`, has read none: all are left for a
+    /// later run. An entry would say that the source was read, and has no record.
+    fn has_read_no_file(&self, from: &Position, next: &Position) -> bool {
+        let is_without_files = matches!(next, Position::Done { files, .. } if files.is_empty());
+        let is_of_files = unit_of(self.config) == ReadUnit::File;
+        is_of_files && *from == Position::Start && is_without_files
+    }
+
+    /// Logs the warnings about files that no entry of the log has.
+    fn log_warnings_of_run(&self, source: &dyn Source) {
+        let mut warnings = source.run_warnings();
+        warnings.retain(|warning| OF_ONE_RUN.contains(&warning.code.as_str()));
+        for warning in warnings {
+            warn!(source = %self.config.name, code = warning.code.as_str(), "{}", warning.message);
         }
-        found.is_some() != is_known
     }
 
     /// Moves the read files that `next` lists out of it, if these are many, for the next commit.

@@ -6,10 +6,15 @@ mod contract;
 mod ends;
 mod for_each;
 mod for_each_again;
+mod for_each_failures;
+mod for_each_incremental;
+mod for_each_lists;
+mod for_each_reread;
 mod http_faults;
 mod images;
 mod later_files;
 mod refresh;
+mod reject_limit;
 mod replay;
 mod required_columns;
 mod resumed_pages;
@@ -76,6 +81,14 @@ fn context(root: &Store) -> Context {
         delta: false,
         cancel: watch::channel(false).1,
     }
+}
+
+/// Runs a source as [`ingest`] does, without compaction.
+async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
+    let mut found = FoundWarnings::default();
+    let ended = super::run_source(config, context, &mut found).await;
+    run_warnings::note(context, &config.name, &found).await;
+    ended
 }
 
 /// Pages by number; a request for page `broken` fails.
@@ -536,6 +549,9 @@ async fn too_many_rejects_stop_before_the_commit() {
     let expected = "source `s`: 5 of 47 records were rejected, more than `contract.max_reject_fraction` = 0.05 allows; most often for `malformed_line`, such as ";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert_eq!(entries(&root).await.len(), 9);
+    // Running again does not pass the limit: the rejects of the same read count.
+    let again = run(&root, &config, &mut scripted()).await.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
     config.contract.max_reject_fraction = Real::literal(0.2);
     run(&root, &config, &mut scripted()).await.unwrap();
     assert_eq!(snapshot(&root).await, undisturbed().await);

@@ -416,7 +416,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("contract.max_depth", Logged(Next("of the next records"))),
     key(
         "contract.max_reject_fraction",
-        Immediate("from the next batch on, against the rejected records of all batches"),
+        Immediate("from the next batch on; records of earlier batches count"),
     ),
     key(
         "contract.json.max_depth",

@@ -41,7 +41,8 @@ pub(crate) fn describe_next_run(
             let at = cursor.as_deref().map_or_else(String::new, |cursor| {
                 format!(", cursor `{}`", shorten(cursor, 60))
             });
-            let part = slices_report(config, Some(position)).and_then(|slices| slices.in_work);
+            let part =
+                slices_report(config, Some(position), None).and_then(|slices| slices.in_work);
             let part =
                 part.map_or_else(String::new, |part| format!(" of `{}`", shorten(&part, 60)));
             format!("resumes after page {page}{part}{at}")
@@ -105,12 +106,19 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     if !config.refresh.is_never() {
         return format!("requests all {what} again");
     }
-    let has_open = slices_report(config, Some(position))
+    if config.incremental.is_some() {
+        return "requests new records of all values".to_owned();
+    }
+    let has_open = slices_report(config, Some(position), None)
         .is_none_or(|slices| slices.open > 0 || slices.values_open > 0);
     if has_open {
         return format!("requests unfinished {what}");
     }
     let mut grows = Vec::new();
+    let ledger = position.ledger();
+    if ledger.is_some_and(|ledger| !ledger.absent.is_empty()) {
+        grows.push("values that the server did not know".to_owned());
+    }
     if config
         .slices
         .as_ref()
@@ -327,6 +335,12 @@ mod tests {
             ledger.values_hash = Some(Hash128::of(b"\"a\"\n\"b\""));
         }
         check(&listed, read.clone(), COMPLETE);
+        let mut absent = read.clone();
+        if let Position::Done { run, .. } = &mut absent {
+            run.ledger.as_mut().unwrap().absent = vec![(1, vec![[0, 1]])];
+        }
+        let again = "requests values that the server did not know";
+        check(&listed, absent, again);
         let again = SourceConfig {
             refresh: Refresh::IfChanged,
             ..listed

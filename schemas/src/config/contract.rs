@@ -87,9 +87,9 @@ pub struct ContractConfig {
     /// Default 8.
     pub max_depth: Bounded<u32, 1, 64>,
     /// Largest fraction of rejected records, 0 to 1; above it the run stops. Default 0.2. The fraction
-    /// is of the records that landed or were rejected, in all runs together; duplicates do not
-    /// count. The new records of a run are also checked by themselves, as soon as 20 of them are
-    /// rejected. A check takes place at the end of a run, and at each batch from 1,000 records on.
+    /// is of the records that landed or were rejected; duplicates do not count. It has to be exceeded
+    /// by the new records of a run and, if fewer than 20 of them are rejected, by those of all runs
+    /// together. A check takes place at the end of a run, and at each batch from 1,000 records on.
     pub max_reject_fraction: Fraction,
     /// Bounds on JSON.
     #[serde(skip_serializing_if = "is_default")]

@@ -9,15 +9,17 @@ use crate::ids::Name;
 /// all slices for each value.
 ///
 /// Either `values`, or `source` and `column`, is given. Values are read in their order, each once;
-/// with `refresh` every run requests all of them again. The list may change between runs: new values
+/// with `refresh` every run requests all of them again, and with `incremental` the new records of
+/// each, from its own watermark on. The list may change between runs: new values
 /// are read after the others, and those that have left it are not requested any more, with a
-/// warning. One that returns is read from its beginning. The landing folder keeps the list in
-/// `values/`.
+/// warning. One that returns is read from its beginning, or with `incremental` from its watermark
+/// on. The landing folder keeps the list in `values/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForEachConfig {
     /// Query parameter for a value. If `url` contains `{param}` with this name in it, the value
-    /// replaces that placeholder instead.
+    /// replaces that placeholder instead, as one segment of the path: `/` is sent as `%2F`. In
+    /// `{+param}` it keeps its slashes, so `owner/name` is two segments.
     pub param: String,
     /// The values, without duplicates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

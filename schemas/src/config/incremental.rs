@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// the watermark arrive again, and all of those with equal content are dropped as duplicates. A
 /// changed record lands again. A late record whose cursor is older than `lookback` allows is not
 /// read.
+///
+/// With `for_each` each value has a watermark of its own, which moves at the end of its pages; the
+/// landing folder keeps them in `cursors/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncrementalConfig {

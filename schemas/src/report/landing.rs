@@ -89,7 +89,8 @@ pub struct SourceReport {
     /// Decisions of the contract, by kind and column, with the first value of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub decisions: Decisions,
-    /// Warnings that hold as of the newest entry of the log, and those of this run.
+    /// Warnings that hold as of the newest entry of the log, and those of this run; in `ingest status` those of the last one,
+    /// whose codes `standing` has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     /// Slices and values; absent where a source has none.
@@ -164,6 +165,9 @@ pub struct Standing {
     /// Its runs that failed since the last one that did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<FailedRuns>,
+    /// Those of the source's warnings that are of its last run, and not of the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_warnings: Option<LastRunWarnings>,
     /// Program that runs it now, where a lease that has not ended says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
@@ -173,6 +177,18 @@ pub struct Standing {
     pub columns: u64,
     /// Plan of the next run, for a person.
     pub next: String,
+}
+
+/// Warnings of the last run of a source that its log does not have. A run that has nothing to read, or
+/// ends early without such warnings, leaves those of the run before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LastRunWarnings {
+    /// Id of the newest run with other warnings than the run before; runs since then repeated its own.
+    pub run_id: String,
+    /// When that run ended.
+    pub since_unix_s: u64,
+    /// Their codes.
+    pub codes: Vec<String>,
 }
 
 /// Progress of the slices and values of a source.

@@ -10,7 +10,7 @@ use feedline_schemas::{
 
 use super::reread_batches::{RereadPlan, retried_with};
 use crate::{
-    backfill::{self, BatchRange},
+    backfill::{self, BatchRange, ListHistory},
     error::Error,
     watermark::Mark,
 };
@@ -23,10 +23,11 @@ const FINISH: &str =
 type GivenRange<'a> = (Option<&'a str>, Option<&'a str>);
 
 /// Re-reads the slices of a range. Without a `key`, so are the batches that share slices with it.
+/// Rows of values that have left the list of the source stay.
 pub(super) fn plan_slices(
     config: &SourceConfig,
     entries: &[CommitEntry],
-    position: &Position,
+    (position, history): (&Position, &ListHistory),
     (from, to): GivenRange<'_>,
     report: &mut AmendReport,
 ) -> Result<Option<RereadPlan>, Error> {
@@ -37,13 +38,14 @@ pub(super) fn plan_slices(
     let has_key = !config.key.is_empty();
     let widened = match has_key {
         true => BatchRange::of(range),
-        false => backfill::widen(entries, range, &mut |batches| {
+        false => backfill::widen(entries, range, history, &mut |batches| {
             retried_with(entries, batches)
         }),
     };
     if widened.is_empty(ledger) {
         return Ok(None);
     }
+    check_left(&widened)?;
     report.ranges = backfill::show_ranges(config, &widened, ledger)?;
     let note = match has_key {
         true => {
@@ -52,6 +54,14 @@ pub(super) fn plan_slices(
         false => "batches are re-read completely, with all of their slices",
     };
     report.notes.push(note.into());
+    let left = history.left_values();
+    if !left.is_empty() {
+        let shown = backfill::show_values(&left);
+        let note = format!(
+            "values that have left the list are not requested, and their landed rows stay: {shown}"
+        );
+        report.notes.push(note);
+    }
     let mut run = position.run().cloned().unwrap_or_default();
     run.ledger = Some(Box::new(backfill::undone(ledger, &widened)));
     let Position::Done { pages, .. } = position else {
@@ -67,6 +77,22 @@ pub(super) fn plan_slices(
     }))
 }
 
+/// Refuses to withdraw rows that would not be read again.
+///
+/// # Errors
+/// [`Error::Config`].
+fn check_left(range: &BatchRange) -> Result<(), Error> {
+    if range.left.is_empty() {
+        return Ok(());
+    }
+    let left: Vec<String> = range.left.iter().cloned().collect();
+    let shown = backfill::show_values(&left);
+    let reason = format!(
+        "batches of this range also have rows of values that have left the list ({shown}), which would be withdrawn and not requested again; put these values back into the list, or set the source's `key`: then landed rows stay, and a dataset reads the latest version of each key"
+    );
+    Err(Error::config("for_each", reason))
+}
+
 /// Re-reads an incremental source from a cursor on.
 pub(super) fn plan_incremental(
     config: &SourceConfig,
@@ -74,6 +100,10 @@ pub(super) fn plan_incremental(
     (from, to): GivenRange<'_>,
     report: &mut AmendReport,
 ) -> Result<RereadPlan, Error> {
+    if config.for_each.is_some() {
+        let reason = "has a bound for each value of `for_each`, and `--from` is one for all: run once with a longer lookback, such as `feedline ingest PIPELINE.toml --set source.0.incremental.lookback=30d` with the number of the source, from 0";
+        return Err(Error::config("incremental", reason));
+    }
     if to.is_some() {
         let reason = "has a lower bound only, so `--to` does not apply: remove it";
         return Err(Error::config("incremental", reason));

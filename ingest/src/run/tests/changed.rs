@@ -1,5 +1,7 @@
 //! Files that grow, are replaced, or are still being written.
 
+mod young_files;
+
 use std::{
     fs::{self, File},
     path::PathBuf,
@@ -363,76 +365,6 @@ async fn a_link_to_nothing_is_a_warning_of_each_run_until_it_is_removed() {
     fs::remove_file(link).unwrap();
     let report = place.bring().await;
     assert!(!is_named(&report), "{report:?}");
-}
-
-#[tokio::test]
-async fn a_file_that_is_too_young_is_left_for_a_later_run() {
-    let place = Place::new("files.settle_s = 3600");
-    let path = place.write("a.csv", "n\n1\n");
-    let report = place.bring().await;
-    assert_eq!((report.rows, codes(&report)), (0, vec!["unsettled_file"]));
-    let file = File::options().write(true).open(&path).unwrap();
-    let now = UNIX_EPOCH + SystemClock.unix();
-    file.set_modified(now - Duration::from_secs(7200)).unwrap();
-    let report = place.bring().await;
-    place.check(&report, "n", &[1]).await;
-}
-
-#[tokio::test]
-async fn a_young_file_is_a_warning_of_each_run_and_of_status_until_it_is_read() {
-    let place = Place::new("files.settle_s = 3600");
-    let settle = |path: PathBuf| {
-        let file = File::options().write(true).open(path).unwrap();
-        let now = UNIX_EPOCH + SystemClock.unix();
-        file.set_modified(now - Duration::from_secs(7200)).unwrap();
-    };
-    let is_left = |report: &IngestReport| codes(report).contains(&"unsettled_file");
-    let shown = async || status(&place.config(), &place.root()).await.unwrap();
-    settle(place.write("a.csv", "n\n1\n"));
-    let report = place.bring().await;
-    place.check(&report, "n", &[1]).await;
-    assert!(!is_left(&report) && !is_left(&shown().await), "{report:?}");
-    // A new file, then a landed one that has grown.
-    for (name, content, landed) in [
-        ("b.csv", "n\n2\n", vec![1_i64]),
-        ("a.csv", "n\n1\n3\n", vec![1, 2]),
-    ] {
-        let path = place.write(name, content);
-        let before = entries(&place.root()).await.len();
-        for _ in 0..3 {
-            let report = place.bring().await;
-            place.check(&report, "n", &landed).await;
-            assert!(is_left(&report) && is_left(&shown().await), "{report:?}");
-        }
-        // The log states it once.
-        assert_eq!(entries(&place.root()).await.len(), before + 1);
-        settle(path);
-        let report = place.bring().await;
-        assert!(!is_left(&report) && !is_left(&shown().await), "{report:?}");
-    }
-    let path = place.write("c.csv", "n\n4\n");
-    assert!(is_left(&place.bring().await));
-    fs::remove_file(path).unwrap();
-    let report = place.bring().await;
-    place.check(&report, "n", &[1, 2, 3]).await;
-    assert!(!is_left(&report) && !is_left(&shown().await), "{report:?}");
-}
-
-#[tokio::test]
-async fn a_file_from_a_clock_that_is_ahead_is_left_and_says_so() {
-    let place = Place::new("files.settle_s = 3600");
-    let path = place.write("a.csv", "n\n1\n");
-    let file = File::options().write(true).open(&path).unwrap();
-    let tomorrow = UNIX_EPOCH + SystemClock.unix() + Duration::from_secs(86_400);
-    file.set_modified(tomorrow).unwrap();
-    let report = place.bring().await;
-    assert_eq!((report.rows, codes(&report)), (0, vec!["unsettled_file"]));
-    let message = &report.sources[0].warnings[0].message;
-    let ahead = " s ahead of the clock of this machine and is left for a later run";
-    assert!(
-        message.contains(ahead) && !message.contains(" s ago"),
-        "{message}"
-    );
 }
 
 #[tokio::test]

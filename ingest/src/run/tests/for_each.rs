@@ -13,7 +13,7 @@ use super::{
 };
 use crate::testing::{self, Scripted, answer, ok};
 
-fn each(param: &str, values: &[&str]) -> ForEachConfig {
+pub(super) fn each(param: &str, values: &[&str]) -> ForEachConfig {
     ForEachConfig {
         param: param.into(),
         values: values.iter().map(|value| (*value).to_owned()).collect(),
@@ -25,7 +25,7 @@ fn each(param: &str, values: &[&str]) -> ForEachConfig {
 }
 
 /// Strings of a column of all landed rows, in order.
-async fn texts(root: &Store, name: &str, column: &str) -> Vec<String> {
+pub(super) async fn texts(root: &Store, name: &str, column: &str) -> Vec<String> {
     let name = Name::new(name).unwrap();
     let Some(landed) = landed(root, &name).await.unwrap() else {
         return Vec::new();
@@ -101,14 +101,14 @@ async fn each_value_is_asked_for_once_and_stands_in_its_records() {
 }
 
 /// The message of the report's warning with this code.
-fn warned<'a>(report: &'a SourceReport, code: &str) -> Option<&'a str> {
+pub(super) fn warned<'a>(report: &'a SourceReport, code: &str) -> Option<&'a str> {
     let mut warnings = report.warnings.iter();
     let found = warnings.find(|warning| warning.code == code);
     found.map(|warning| warning.message.as_str())
 }
 
 /// Values that the server was asked for, from the request `first` on.
-fn asked(server: &Scripted, first: usize) -> Vec<String> {
+pub(super) fn asked(server: &Scripted, first: usize) -> Vec<String> {
     let heads = server.heads();
     heads[first..]
         .iter()
@@ -280,6 +280,36 @@ async fn one_source_feeds_ids_to_another() {
 }
 
 #[tokio::test]
+async fn values_keep_their_slashes_where_the_url_asks_for_it_and_none_changes_the_path() {
+    let server = Scripted::answering(|_, head| {
+        let target = head.split(' ').nth(1).unwrap().to_owned();
+        ok(&format!(r#"[{{"item": "{target}"}}]"#))
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let ids = "id\nacme/shop\n../acme\nacme//shop\nacme/a b\n";
+    fs::write(folder.path().join("1.csv"), ids).unwrap();
+    for (place, targets, unusable) in [
+        ("{+id}", ["/items/acme/shop", "/items/acme/a%20b"], 2),
+        ("{id}", ["/items/acme%2Fshop", "/items/..%2Facme"], 0),
+    ] {
+        let mut config = two(folder.path(), server.url.as_str(), "");
+        let source = &mut config.source[0];
+        source.url = source.url.replace("{id}", place);
+        let first = server.targets().len();
+        let root = Store::memory();
+        let report = ingest(&config, None, &context(&root)).await.unwrap();
+        assert_eq!(server.targets()[first..first + 2], targets);
+        let warning = warned(&report.sources[0], "values_unusable");
+        assert_eq!(warning.is_some(), unusable > 0);
+        if let Some(message) = warning {
+            assert!(message.starts_with("2 landed values"), "{message}");
+            assert!(message.ends_with("`../acme`, `acme//shop`"), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_value_that_the_api_does_not_know_ends_the_run_or_is_left_out() {
     let server = Scripted::answering(|_, head| match param(head, "id").as_deref() {
         Some("2") => answer("404 Not Found", "no such id"),
@@ -428,11 +458,16 @@ fn settings_that_cannot_work_name_their_key() {
         let other = load("p", text, &[]).unwrap().config.source.remove(0);
         c.source[0].incremental = other.incremental;
     };
-    check(
-        &incremental,
-        "0.for_each",
-        "cannot be combined with `incremental`",
-    );
+    let mut with_cursors = two(folder, "http://h/", "");
+    incremental(&mut with_cursors);
+    assert!(choose(&with_cursors, None).is_ok());
+    let sliced = |c: &mut PipelineConfig| {
+        incremental(c);
+        let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\nslices = { from_param = \"from\", start = \"2026-01-01\", step = \"1d\" }\n";
+        let other = load("p", text, &[]).unwrap().config.source.remove(0);
+        c.source[0].slices = other.slices;
+    };
+    check(&sliced, "0.slices", "cannot be combined with `incremental`");
 }
 
 #[tokio::test]
@@ -475,6 +510,13 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
         c.for_each = Some(each("symbol", &["A", ".."]));
     };
     check(&in_url, "for_each.values").await;
+    for value in ["a/../b", "/a", "a/"] {
+        let in_path = |c: &mut SourceConfig| {
+            c.url += "{+symbol}";
+            c.for_each = Some(each("symbol", &["A", value]));
+        };
+        check(&in_path, "for_each.values").await;
+    }
     let both = |c: &mut SourceConfig| {
         c.for_each.as_mut().unwrap().column = Some("id".into());
     };

@@ -268,7 +268,7 @@ async fn fault_31_where_equal_records_are_kept_beginning_again_is_refused() {
 }
 
 /// A source with a lookback of all records, whose column `v` is a float.
-fn with_lookback(server: &Scripted) -> SourceConfig {
+pub(super) fn with_lookback(server: &Scripted) -> SourceConfig {
     let mut config = testing::config(server.url.as_str(), PaginationKind::Cursor);
     config.name = Name::new("s").unwrap();
     config.incremental = Some(IncrementalConfig {
@@ -335,57 +335,6 @@ async fn a_rejected_version_is_rejected_again_once_a_good_one_of_its_key_has_lan
             assert_eq!(found, expected, "{ids:?} {round}");
         }
     }
-}
-
-/// A source with a lookback of all records, whose server has the wanted numbers of good and bad ones.
-async fn with_bad_records() -> (Scripted, SourceConfig, Arc<Mutex<(u64, u64)>>) {
-    let counts = Arc::new(Mutex::new((0, 0)));
-    let served = Arc::clone(&counts);
-    let server = Scripted::answering(move |_, _| {
-        let (good, bad) = *served.lock().unwrap();
-        let good = (0..good).map(|id| format!(r#"{{"id":{id},"t":{id},"v":1}}"#));
-        let bad = (0..bad).map(|id| format!(r#"{{"id":{},"t":{id},"v":"oops"}}"#, 1_000 + id));
-        let items: Vec<String> = good.chain(bad).collect();
-        ok(&format!(
-            r#"{{"items": [{}], "next": null}}"#,
-            items.join(",")
-        ))
-    })
-    .await;
-    let mut config = with_lookback(&server);
-    config.contract.max_reject_fraction = Real::literal(0.2);
-    (server, config, counts)
-}
-
-#[tokio::test]
-async fn records_that_are_read_again_do_not_dilute_the_fraction_of_rejects() {
-    let (_server, config, counts) = with_bad_records().await;
-    let root = Store::memory();
-    for good in 10..16 {
-        *counts.lock().unwrap() = (good, 0);
-        assert_eq!(ingest_once(&root, &config).await.unwrap().rows, good);
-    }
-    *counts.lock().unwrap() = (15, 5);
-    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
-    assert!(error.contains("5 of 20 records were rejected"), "{error}");
-}
-
-#[tokio::test]
-async fn a_run_of_bad_records_stops_whatever_landed_before_it() {
-    let (_server, config, counts) = with_bad_records().await;
-    let root = Store::memory();
-    // Few rejects are no trend.
-    for (good, bad) in [(200, 0), (200, 19)] {
-        *counts.lock().unwrap() = (good, bad);
-        let report = ingest_once(&root, &config).await.unwrap();
-        assert_eq!((report.rows, report.rejected), (good, bad));
-    }
-    *counts.lock().unwrap() = (200, 39);
-    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
-    assert!(
-        error.contains("20 of 20 new records of this run were rejected"),
-        "{error}"
-    );
 }
 
 #[tokio::test]

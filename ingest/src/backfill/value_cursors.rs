@@ -1,0 +1,158 @@
+//! The newest cursor of each value of a list, with `incremental`.
+//!
+//! A pass requests each value from its own newest cursor on. The cursors are a file of the landing
+//! folder, `cursors/HASH.txt`: a line for each value, its text as JSON, a tab and the cursor. The file is
+//! written before the entry of the log whose ledger has its hash. A value that leaves the list keeps
+//! its cursor, and continues from it if it returns.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use bytes::Bytes;
+use feedline_schemas::{
+    commit::{CursorAhead, PageRun},
+    ids::Hash128,
+    report::Warning,
+};
+use feedline_storage::Store;
+
+use crate::{
+    error::Error,
+    watermark::{MOST_AHEAD, ahead_warning},
+};
+
+/// Folder of the files.
+pub(super) const FOLDER: &str = "cursors";
+/// Number of the newest files that are kept after a pass: a rewind may go back to one of them.
+const KEPT: usize = 16;
+
+/// The newest cursor of each value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ValueCursors {
+    newest: BTreeMap<String, String>,
+    /// Records of this process whose cursor was ahead of the time when they came.
+    ahead: Vec<CursorAhead>,
+}
+
+impl ValueCursors {
+    /// Reads the cursors with this hash; `None` if their file is missing or damaged.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) async fn read(landing: &Store, hash: Hash128) -> Result<Option<Self>, Error> {
+        let Some(bytes) = landing.get_opt(&path(hash)).await? else {
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(&bytes).ok();
+        let text = text.filter(|_| Hash128::of(&bytes) == hash);
+        let newest = text.and_then(|text| text.lines().map(parse).collect());
+        Ok(newest.map(|newest| Self {
+            newest,
+            ahead: Vec::new(),
+        }))
+    }
+
+    /// The newest cursor of a value; `None` for one that has had no record with a cursor.
+    pub(crate) fn newest(&self, value: &str) -> Option<&str> {
+        self.newest.get(value).map(String::as_str)
+    }
+
+    /// Notes the newest cursor of a value whose page run has ended.
+    pub(crate) fn note(&mut self, value: String, run: &PageRun) {
+        if let Some(high) = &run.high {
+            self.newest.insert(value, high.clone());
+        }
+        for ahead in &run.ahead {
+            let is_full = self.ahead.len() >= MOST_AHEAD;
+            match self.ahead.last_mut() {
+                // One without a hash is for several records.
+                Some(last) if is_full => last.hash = None,
+                _ => self.ahead.push(ahead.clone()),
+            }
+        }
+    }
+
+    /// The text of their file; `None` for no cursors.
+    pub(crate) fn lines(&self) -> Option<String> {
+        let lines = self.newest.iter().map(|(value, cursor)| {
+            let value = serde_json::Value::from(value.as_str());
+            format!("{value}\t{cursor}\n")
+        });
+        (!self.newest.is_empty()).then(|| lines.collect())
+    }
+
+    /// Warns of records whose cursor was ahead of the time when they came.
+    pub(crate) fn warn_of_ahead(&self) -> Option<Warning> {
+        let end = "the bound of their values, so later runs request them again";
+        ahead_warning(&self.ahead, end)
+    }
+}
+
+/// Writes the text of cursors, and returns its hash. At the end of a pass, `is_done`, old files are
+/// removed.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn write_cursors(
+    landing: &Store,
+    text: String,
+    is_done: bool,
+) -> Result<Hash128, Error> {
+    let hash = Hash128::of(text.as_bytes());
+    landing.put(&path(hash), Bytes::from(text)).await?;
+    let mut old = match is_done {
+        true => landing.list(FOLDER).await?,
+        false => Vec::new(),
+    };
+    old.retain(|file| file.path != path(hash));
+    old.sort_by_key(|file| Reverse(file.modified));
+    for file in old.iter().skip(KEPT) {
+        landing.delete(&file.path).await?;
+    }
+    Ok(hash)
+}
+
+fn path(hash: Hash128) -> String {
+    format!("{FOLDER}/{hash}.txt")
+}
+
+fn parse(line: &str) -> Option<(String, String)> {
+    let (value, cursor) = line.split_once('\t')?;
+    Some((serde_json::from_str(value).ok()?, cursor.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn cursors_are_read_as_they_were_written_and_not_from_a_damaged_file() {
+        let landing = Store::memory();
+        let mut cursors = ValueCursors::default();
+        assert_eq!(cursors.lines(), None);
+        for (value, high) in [
+            ("a\tb", "7"),
+            ("\"ü\"\n", "2026-01-01T00:00:00Z"),
+            ("1", "8"),
+        ] {
+            let high = Some(high.to_owned());
+            let run = PageRun {
+                high,
+                ..PageRun::default()
+            };
+            cursors.note(value.into(), &run);
+        }
+        // A value without a new record keeps its cursor.
+        cursors.note("1".into(), &PageRun::default());
+        let hash = write_cursors(&landing, cursors.lines().unwrap(), true)
+            .await
+            .unwrap();
+        let read = ValueCursors::read(&landing, hash).await.unwrap().unwrap();
+        assert_eq!(read.newest, cursors.newest);
+        assert_eq!(read.newest("1"), Some("8"));
+        landing
+            .put(&path(hash), Bytes::from_static(b"\"1\"\t9\n"))
+            .await
+            .unwrap();
+        assert!(ValueCursors::read(&landing, hash).await.unwrap().is_none());
+    }
+}
