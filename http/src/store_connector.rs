@@ -7,6 +7,9 @@
 //! public address, checked at connection time, or be named in the options. Writes are not
 //! redirected.
 
+mod multistatus;
+mod webdav;
+
 use std::{
     error::Error as StdError,
     sync::{
@@ -125,23 +128,12 @@ fn refused(reason: impl Into<String>) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, Refused(reason.into()))
 }
 
-/// Returns the reason of a refusal, if `error` comes from one, or from a response that is no listing.
+/// Returns the reason of a refusal, if `error` comes from one.
 #[must_use]
 pub fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.find_map(|error| match error.downcast_ref::<Refused>() {
-        Some(refused) => Some(refused.to_string()),
-        None => no_listing(&error.to_string()),
-    })
-}
-
-/// Returns the reason of `error` if it is of a response that is no listing of WebDAV, such as a page. The
-/// client's error type is not public, so its text decides.
-fn no_listing(error: &str) -> Option<String> {
-    let cause = error.strip_prefix("Error decoding PROPFIND response: ")?;
-    Some(format!(
-        "the response to `PROPFIND` of WebDAV, which lists a folder, is no list of files ({cause}): {NO_LISTING}"
-    ))
+    let refused = causes.find_map(|error| error.downcast_ref::<Refused>());
+    refused.map(ToString::to_string)
 }
 
 /// Makes the clients of a store at `home`.
@@ -268,10 +260,11 @@ fn check_listing(method: &Method, response: &HttpResponse) -> Result<(), HttpErr
 #[error("the body was truncated: {0}")]
 struct TruncatedBody(String);
 
-/// Reads the body of a successful `GET` to its end, so that a truncated one is a failed try. The store
-/// would request the rest of it by its own rules, and only where the server reports a version.
+/// Reads the body of a successful `GET` or `PROPFIND` to its end, so that a truncated one is a failed try. The
+/// store would request the rest of a file by its own rules, and only where the server reports a version.
 async fn read_body(method: &Method, response: HttpResponse) -> Result<HttpResponse, HttpError> {
-    if *method != Method::GET || !response.status().is_success() {
+    let has_body = ["GET", "PROPFIND"].contains(&method.as_str());
+    if !has_body || !response.status().is_success() {
         return Ok(response);
     }
     let (head, body) = response.into_parts();
@@ -317,6 +310,16 @@ struct Asking {
 #[async_trait]
 impl HttpService for Asking {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if request.method().as_str() == "PROPFIND" {
+            return self.list(request).await;
+        }
+        Ok(self.follow(request).await?.0)
+    }
+}
+
+impl Asking {
+    /// Sends `request` and follows redirects. Returns the last response and its URL.
+    async fn follow(&self, request: HttpRequest) -> Result<(HttpResponse, Url), HttpError> {
         let mut first =
             Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
         if let Some(EncodedPath(path)) = request.extensions().get() {
@@ -336,7 +339,7 @@ impl HttpService for Asking {
             match next {
                 Ok(None) => {
                     check_listing(request.method(), &answer)?;
-                    return Ok(answer);
+                    return Ok((answer, at));
                 }
                 Ok(Some(next)) => at = next,
                 Err(reason) => return Err(refused(format!("{reason}; give the final URL"))),
@@ -347,9 +350,7 @@ impl HttpService for Asking {
             redacted_location(at.as_str())
         )))
     }
-}
 
-impl Asking {
     /// Sends `request` to `at`.
     async fn ask(
         &self,

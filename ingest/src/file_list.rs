@@ -4,6 +4,7 @@ mod unread_entries;
 
 use std::time::Duration;
 
+use feedline_http::without_user_info;
 use feedline_readers::{
     charset,
     file_format::{self, Kind, Packing},
@@ -15,7 +16,7 @@ use feedline_schemas::{
     commit::Position,
     config::{FileFormat, SourceConfig},
 };
-use feedline_storage::{Listed, Store, StoreOptions};
+use feedline_storage::{FolderListing, Listed, Store, StoreOptions};
 use tracing::warn;
 
 use self::unread_entries::UnreadEntries;
@@ -130,7 +131,10 @@ impl FileList {
             return false;
         };
         // Another folder would be refused as a change of settings.
-        has_more || files.iter().any(|file| self.names(&file.url))
+        has_more
+            || files
+                .iter()
+                .any(|file| self.names(&without_user_info(&file.url)))
     }
 
     /// Returns true if the configured URL is that of `file`, its folder, or a pattern that it
@@ -349,7 +353,12 @@ impl FileList {
         folder: &str,
         pattern: &str,
     ) -> Result<(Vec<ListedFile>, UnreadEntries), Error> {
-        let mut listing = self.store(folder)?.list_with_skipped().await?;
+        let store = self.store(folder)?;
+        let is_of_one_folder = !pattern.contains('/') && !pattern.contains("**");
+        let mut listing = match self.config.is_web() && is_of_one_folder {
+            true => FolderListing::from(store.list_own().await?),
+            false => store.list_with_skipped().await?,
+        };
         listing
             .objects
             .retain(|file| glob::matches(pattern, &file.path));
@@ -362,7 +371,11 @@ impl FileList {
             Ok((file, layout))
         };
         let files: Result<Vec<_>, Error> = listing.objects.into_iter().map(with_layout).collect();
-        Ok((files?, unread))
+        let mut files = files?;
+        if store.local_path().is_none() && !self.config.is_web() {
+            files.retain(|(file, layout)| layout.is_some() || !marks_folder(file));
+        }
+        Ok((files, unread))
     }
 
     fn found(&self, folder: &str, listed: Vec<ListedFile>) -> Result<Vec<Found>, Error> {
@@ -412,6 +425,12 @@ fn has_ending(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.')
         .is_some_and(|(stem, _)| !stem.is_empty())
+}
+
+/// Returns true for an object that may only mark an empty folder, as consoles of object stores create them: it has
+/// no bytes, and a name without an ending.
+fn marks_folder(file: &Listed) -> bool {
+    file.bytes == 0 && !has_ending(&file.path)
 }
 
 /// Compression of the file at `url`: by its name, or by the `Content-Encoding` that its server reports.

@@ -91,6 +91,10 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error>;
     /// All objects below a folder (the empty one is everything), in any order.
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error>;
+    /// The objects of a folder, without those of folders below it, in any order.
+    async fn list_own(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        self.list_ranges(folder, &[NameRange::after("")]).await
+    }
     /// The objects of a folder, without those of folders below it, whose names are in one of `ranges`, in any order.
     async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
         let mut found = self.list(folder).await?;

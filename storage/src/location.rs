@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use feedline_http::redacted_location;
 use object_store::{
-    ObjectStoreScheme, aws::AmazonS3ConfigKey, azure::AzureConfigKey, gcp::GoogleConfigKey,
-    path::Path,
+    ClientConfigKey, ObjectStoreScheme, aws::AmazonS3ConfigKey, azure::AzureConfigKey,
+    gcp::GoogleConfigKey, path::Path,
 };
 use url::{Position, Url};
 
@@ -94,6 +94,7 @@ pub(crate) fn used_variables(
         }
     }
     remove_replaced(&mut by_key);
+    let unpermitted = unpermitted_http(&by_key);
     let mut used = BTreeMap::new();
     for StoreVariable { name, value, form } in by_key.into_values() {
         let wrong = match form {
@@ -106,7 +107,27 @@ pub(crate) fn used_variables(
         }
         used.insert(name.to_owned(), value.to_owned());
     }
-    Ok(used)
+    unpermitted.map_or(Ok(used), Err)
+}
+
+/// The error of an endpoint of S3 with `http://`, if the client would refuse it.
+fn unpermitted_http(by_key: &BTreeMap<String, StoreVariable<'_>>) -> Option<String> {
+    use AmazonS3ConfigKey as Key;
+
+    let mut endpoints = [Key::S3Endpoint, Key::Endpoint].into_iter();
+    let endpoint = endpoints.find_map(|key| by_key.get(&key_name(&key)))?;
+    let is_http = Url::parse(endpoint.value).is_ok_and(|url| url.scheme() == "http");
+    let permits = by_key.get(&key_name(&Key::Client(ClientConfigKey::AllowHttp)));
+    let is_permitted = permits.is_some_and(|permits| {
+        let value = permits.value.to_ascii_lowercase();
+        ["1", "true", "on", "yes", "y"].contains(&value.as_str())
+    });
+    (is_http && !is_permitted).then(|| {
+        format!(
+            "environment variable `{}` begins with `http://`, and requests without encryption are not permitted; set the variable `AWS_ALLOW_HTTP` to `true`, or use an endpoint with `https://`",
+            endpoint.name
+        )
+    })
 }
 
 /// Removes the variables that the client of S3 ignores beside others.
@@ -186,10 +207,26 @@ fn line_fault(value: &str) -> Option<&'static str> {
 
 fn endpoint_fault(value: &str) -> Option<&'static str> {
     let parsed = Url::parse(value).ok();
-    let is_web = parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https"));
-    let is_right = is_web && value.contains("://") && !value.contains(char::is_whitespace);
-    (!is_right)
-        .then_some("is no URL of a server; set it to one with `http://` or `https://`, or unset it")
+    let parsed = parsed.filter(|url| {
+        let is_web = matches!(url.scheme(), "http" | "https");
+        is_web && value.contains("://") && !value.contains(char::is_whitespace)
+    });
+    let Some(url) = parsed else {
+        return Some(
+            "is no URL of a server; set it to one with `http://` or `https://`, or unset it",
+        );
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        Some(
+            "has a user or a password, which errors would show; remove the part before `@`, and set the keys of the store",
+        )
+    } else if url.query().is_some() || url.fragment().is_some() {
+        Some(
+            "has a `?` or a `#`, and the paths of objects cannot follow these; remove the rest from there",
+        )
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +320,30 @@ mod tests {
             ("s3://lake/x", "AWS_ENDPOINT_URL_S3", "//hush", "no URL"),
             ("gs://lake/x", "GOOGLE_BASE_URL", "hush", "no URL"),
             ("az://lake/x", "AZURE_STORAGE_ENDPOINT", "hush", "no URL"),
+            (
+                "s3://lake/x",
+                "AWS_ENDPOINT_URL",
+                "https://me:hush@m:9000",
+                "a password",
+            ),
+            (
+                "gs://lake/x",
+                "GOOGLE_BASE_URL",
+                "https://hush@m",
+                "a password",
+            ),
+            (
+                "s3://lake/x",
+                "AWS_ENDPOINT_URL_S3",
+                "https://m/?x=hush",
+                "a `?` or a `#`",
+            ),
+            (
+                "az://lake/x",
+                "AZURE_STORAGE_ENDPOINT",
+                "https://m/#hush",
+                "a `?` or a `#`",
+            ),
         ] {
             let error = open(url, &[(name, value)]).unwrap_err();
             let named = format!("environment variable `{name}`");
@@ -343,6 +404,28 @@ mod tests {
             let (name, _) = vars[vars.len() - 1];
             assert!(error.contains(&format!("`{name}` is no URL")), "{error}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_without_encryption_needs_the_permission_that_its_error_names() {
+        const NAME: &str = "AWS_ENDPOINT_URL";
+        const PERMISSION: &str = "AWS_ALLOW_HTTP";
+        let http = (NAME, "http://minio:9000");
+        for vars in [
+            &[http][..],
+            &[http, (PERMISSION, "")],
+            &[http, (PERMISSION, "false")],
+            &[(NAME, "HTTP://minio:9000"), (PERMISSION, "0")],
+        ] {
+            let error = used(vars).unwrap_err();
+            let parts = [NAME, PERMISSION, "to `true`"];
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+        for permission in ["true", "TRUE", "1"] {
+            assert!(used(&[http, (PERMISSION, permission)]).is_ok());
+        }
+        let https = (NAME, "https://minio:9000");
+        assert!(used(&[https, (PERMISSION, "false")]).is_ok());
     }
 
     #[test]

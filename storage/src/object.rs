@@ -1,6 +1,11 @@
 //! Object stores: S3, Google Cloud Storage, Azure, HTTP, and memory.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -422,7 +427,14 @@ impl Backend for ObjectBackend {
         let prefix = self.location(folder);
         let found: Result<Vec<_>, _> = self.store.list(Some(&prefix)).try_collect().await;
         let found = found.map_err(|e| self.error("list", folder, e))?;
-        Ok(self.below_root(found))
+        Ok(self.below_root(without_markers(found, &prefix)))
+    }
+
+    async fn list_own(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        let prefix = self.location(folder);
+        let found = self.store.list_with_delimiter(Some(&prefix)).await;
+        let found = found.map_err(|e| self.error("list", folder, e))?;
+        Ok(self.below_root(without_markers(found.objects, &prefix)))
     }
 
     async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
@@ -452,6 +464,24 @@ impl Backend for ObjectBackend {
             Err(e) => Err(self.error("delete", path, e)),
         }
     }
+}
+
+/// Removes the empty objects that only mark a folder, as consoles of object stores create them: `folder`
+/// itself, and the folders of other objects. The client has removed the slash that their names end with.
+fn without_markers(mut found: Vec<ObjectMeta>, folder: &Path) -> Vec<ObjectMeta> {
+    let mut folders = BTreeSet::from([folder.as_ref().to_owned()]);
+    for meta in &found {
+        let mut path = meta.location.as_ref();
+        while let Some((around, _)) = path.rsplit_once('/') {
+            if !folders.insert(around.to_owned()) {
+                break;
+            }
+            path = around;
+        }
+    }
+    let is_folder = |location: &str| folders.contains(location);
+    found.retain(|meta| meta.size > 0 || !is_folder(meta.location.as_ref()));
+    found
 }
 
 fn listed(path: String, meta: ObjectMeta) -> Listed {
@@ -491,6 +521,30 @@ mod tests {
             let content = folder.get(&file.path).await.unwrap();
             assert_eq!(content, format!("in/{}", file.path));
         }
+    }
+
+    #[test]
+    fn objects_that_only_mark_a_folder_are_not_listed() {
+        let meta = |path: &str, size| ObjectMeta {
+            location: Path::parse(path).unwrap(),
+            last_modified: Default::default(),
+            size,
+            e_tag: None,
+            version: None,
+        };
+        let found = vec![
+            meta("lake/mark/", 0),
+            meta("lake/mark/sub/", 0),
+            meta("lake/mark/sub/deep/", 0),
+            meta("lake/mark/sub/deep/x.csv", 4),
+            meta("lake/mark/full", 3),
+            meta("lake/mark/full/y.csv", 4),
+            meta("lake/mark/empty.csv", 0),
+        ];
+        let kept = without_markers(found, &Path::from("lake/mark"));
+        let kept: Vec<&str> = kept.iter().map(|meta| meta.location.as_ref()).collect();
+        let expected = ["sub/deep/x.csv", "full", "full/y.csv", "empty.csv"];
+        assert_eq!(kept, expected.map(|path| format!("lake/mark/{path}")));
     }
 
     #[test]

@@ -493,6 +493,16 @@ impl Store {
         Ok(self.inside(found))
     }
 
+    /// Lists the objects of this folder, without those of folders below it, sorted by path. A web server is not
+    /// asked for the folders below.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_own(&self) -> Result<Vec<Listed>, Error> {
+        let found = self.backend.list_own(&self.folder).await?;
+        Ok(self.inside(found))
+    }
+
     /// Lists all objects, sorted by path, and the entries of a local folder that are not listed.
     ///
     /// # Errors

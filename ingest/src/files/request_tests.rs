@@ -403,6 +403,67 @@ async fn files_that_a_server_lists_are_requested_whatever_their_names_have() {
     assert!(error.contains("no file matches"), "{error}");
 }
 
+/// A server with WebDAV that lists one level of its folder `d`, without times, and forbids its folder `closed`.
+async fn serve_levels() -> Scripted {
+    let entry = |path: &str, properties: &str| {
+        format!(
+            "<D:response><D:href>{path}</D:href><D:propstat><D:prop>{properties}</D:prop>\
+             <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
+        )
+    };
+    let folder = "<D:resourcetype><D:collection/></D:resourcetype>";
+    let size = row_of("1").len();
+    let file = format!("<D:getcontentlength>{size}</D:getcontentlength><D:resourcetype/>");
+    Scripted::answering(move |_, request| {
+        let mut words = request.split(' ');
+        let (method, target) = (words.next(), words.next().unwrap_or_default());
+        let entries = match target.trim_end_matches('/') {
+            "/d" => {
+                entry("/d/1.csv", &file) + &entry("/d/e/", folder) + &entry("/d/closed/", folder)
+            }
+            "/d/e" => entry("/d/e/", folder) + &entry("/d/e/2.csv", &file),
+            _ => String::new(),
+        };
+        let row = match target {
+            "/d/1.csv" => Some(row_of("1")),
+            "/d/e/2.csv" => Some(row_of("2")),
+            _ => None,
+        };
+        match (method, row) {
+            (Some("PROPFIND"), _) if target.starts_with("/d/closed") => answer("403 Forbidden", ""),
+            (Some("PROPFIND"), _) => answer(
+                "207 Multi-Status",
+                &format!("<D:multistatus xmlns:D=\"DAV:\">{entries}</D:multistatus>"),
+            ),
+            (Some("HEAD"), Some(row)) => {
+                raw(&format!("200 OK\r\nContent-Length: {}", row.len()), b"")
+            }
+            (Some("GET"), Some(row)) => answer("200 OK", &row),
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn files_below_folders_are_found_on_a_server_that_lists_one_level() {
+    let server = serve_levels().await;
+    let report = bring_url(&format!("{}d/e/", server.url), "").await.unwrap();
+    assert_eq!(report.rows, 1);
+    // A pattern of one folder needs no other.
+    let report = bring_url(&format!("{}d/*.csv", server.url), "").await;
+    assert_eq!(report.unwrap().rows, 1);
+    for place in ["d/", "d/**/*.csv"] {
+        let error = bring_url(&format!("{}{place}", server.url), "").await;
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("/d/closed/` below it got status 403"),
+            "{error}"
+        );
+        assert!(server.targets().iter().any(|target| target == "/d/closed/"));
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_lists_no_folder_is_asked_once_and_named_in_the_error() {
     for status in [
@@ -451,12 +512,8 @@ async fn a_response_that_is_no_listing_is_named_in_the_error() {
 
 #[tokio::test]
 async fn the_report_of_a_failed_run_has_the_cause_of_its_error() {
-    let entry = "<D:response><D:href>/d/a.csv</D:href><D:propstat><D:prop>\
-                 <D:getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT</D:getlastmodified>\
-                 <D:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat>\
-                 </D:response>";
-    let listing = format!("<D:multistatus xmlns:D=\"DAV:\">{entry}</D:multistatus>");
-    let server = Scripted::answering(move |_, _| answer("207 Multi-Status", &listing)).await;
+    let status = "407 Proxy Authentication Required";
+    let server = Scripted::answering(move |_, _| answer(status, "")).await;
     let source = source(&format!("{}d/", server.url), "");
     let text = format!("[pipeline]\nname = \"p\"\n{source}");
     let config = load("p.toml", &text, &[]).unwrap().config;
@@ -467,10 +524,7 @@ async fn the_report_of_a_failed_run_has_the_cause_of_its_error() {
     let end = ingest_all(&config, None, &context).await.unwrap();
     let error = end.report.sources[0].error.clone().unwrap();
     assert!(error.starts_with("cannot list `"), "{error}");
-    assert!(
-        error.contains("`: ") && error.contains("Missing content size"),
-        "{error}"
-    );
+    assert!(error.contains("`: ") && error.contains(status), "{error}");
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Resuming inside files, and between them.
 
 use feedline_schemas::{
-    commit::Position,
+    commit::{FileMark, FileProgress, PageRun, Position},
     config::{FileFormat, FilesChanged},
+    ids::Hash128,
 };
 
-use super::{Folder, gzip, pages};
+use super::{Folder, gzip, pages, split};
 
 #[tokio::test]
 async fn images_share_pages_and_one_that_cannot_be_unpacked_is_one_bad_record() {
@@ -166,4 +167,36 @@ async fn a_mark_at_the_beginning_of_appended_rows_is_text_as_it_is_in_a_whole_fi
     let appended = pages(&config, before).await.unwrap().remove(0);
     assert_eq!(appended.0, ["{\"a\":\"\u{feff}2\"}"]);
     assert_eq!(appended.0, whole.0[1..]);
+}
+
+#[test]
+fn a_file_that_was_read_with_a_user_in_its_url_counts_as_read() {
+    let url = |user: &str| format!("http://{user}h/a.csv");
+    let mark = |user: &str| FileMark {
+        url: url(user),
+        bytes: 1,
+        hash: Hash128::of(b"1"),
+        modified_unix_ms: None,
+        etag: None,
+    };
+    let current = |user: &str| FileProgress {
+        url: url(user),
+        records: 1,
+        hash: Hash128::of(b"1"),
+        bytes: None,
+        from: 0,
+    };
+    let file = |user: &str| Position::File {
+        done: vec![mark(user)],
+        current: Some(current(user)),
+    };
+    let expected = (vec![mark("")], Some(current("")), 0);
+    assert_eq!(split(&file("u:pw@")).unwrap(), expected);
+    assert_eq!(split(&file("")).unwrap(), expected);
+    let done = Position::Done {
+        pages: 2,
+        files: vec![mark("u@")],
+        run: PageRun::default(),
+    };
+    assert_eq!(split(&done).unwrap(), (vec![mark("")], None, 2));
 }
