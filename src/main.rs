@@ -25,6 +25,7 @@ mod serve;
 mod snapshots;
 mod stop;
 mod tune;
+mod user_info;
 
 use std::process::ExitCode;
 

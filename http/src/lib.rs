@@ -21,6 +21,8 @@ mod classification;
 mod client;
 pub mod clock;
 #[cfg(feature = "client")]
+mod configured_secrets;
+#[cfg(feature = "client")]
 mod context;
 #[cfg(feature = "client")]
 mod encoding;
@@ -90,7 +92,7 @@ pub use self::{
 };
 pub use self::{
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
-    location::redacted_location,
+    location::{has_user_info, redacted_location, without_user_info},
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry_after::retry_after,
     store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebOptions, refusal},

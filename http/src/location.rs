@@ -1,5 +1,7 @@
 //! Locations: without their credentials, on this machine, and after a redirect.
 
+use std::{borrow::Cow, ops::Range};
+
 use url::{Host, Position, Url};
 
 /// Maximum number of redirects of one request.
@@ -15,6 +17,48 @@ pub fn redacted_location(url: &str) -> String {
         }
         _ => url.split('?').next().unwrap_or_default().to_owned(),
     }
+}
+
+/// Returns true if `url` has a user or a password before its host. The container of an Azure URL
+/// (`abfss://container@account/`) is none.
+#[must_use]
+pub fn has_user_info(url: &str) -> bool {
+    user_info(url).is_some()
+}
+
+/// `url` without user and password, and the rest as it is written.
+#[must_use]
+pub fn without_user_info(url: &str) -> Cow<'_, str> {
+    let Some(range) = user_info(url) else {
+        return Cow::Borrowed(url);
+    };
+    let mut rest = url.to_owned();
+    rest.replace_range(range, "");
+    Cow::Owned(rest)
+}
+
+/// Range of the user and the password in `url`, with the `@` behind them.
+fn user_info(url: &str) -> Option<Range<usize>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let is = |names: &[&str]| names.iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    if is(&["file"]) {
+        return None;
+    }
+    let begin = scheme.len() + "://".len();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if let Some(at) = authority.rfind('@') {
+        let has_password = authority.get(..at).is_some_and(|user| user.contains(':'));
+        let is_container = is(&["az", "abfs", "abfss"]) && !has_password;
+        return (!is_container).then_some(begin..begin + at + 1);
+    }
+    // A password with a `/`, as keys of S3 may have, ends the authority early: its port is no number.
+    let (_, port) = authority.split_once(':')?;
+    let is_port = port.bytes().all(|b| b.is_ascii_digit());
+    if is_port || authority.starts_with('[') {
+        return None;
+    }
+    let at = rest.find('@')?;
+    Some(begin..begin + at + 1)
 }
 
 /// Returns the target of a redirect response of `from`; `None` for other responses.
@@ -53,7 +97,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted_location;
+    use super::{has_user_info, redacted_location, without_user_info};
 
     #[test]
     fn a_location_is_shown_with_its_port_and_without_credentials() {
@@ -67,6 +111,39 @@ mod tests {
             ("in/a.csv?x", "in/a.csv"),
         ] {
             assert_eq!(redacted_location(url), expected);
+        }
+    }
+
+    #[test]
+    fn a_user_and_a_password_are_found_in_a_url_and_nowhere_else() {
+        for (url, expected) in [
+            (
+                "http://u:pw@h:81/d/*.csv?a=b@c",
+                "http://h:81/d/*.csv?a=b@c",
+            ),
+            ("HTTPS://u@h/x", "HTTPS://h/x"),
+            ("s3://KEY:se/cr+t@bucket/x", "s3://bucket/x"),
+            ("s3://KEY:secret@bucket/x@y", "s3://bucket/x@y"),
+            (
+                "abfss://lake:pw@acc.dfs.core.windows.net/a",
+                "abfss://acc.dfs.core.windows.net/a",
+            ),
+        ] {
+            assert!(has_user_info(url), "{url}");
+            assert_eq!(without_user_info(url), expected);
+        }
+        for url in [
+            "http://h:81/a@b",
+            "http://h/?mail=u:pw@h",
+            "http://[::1]:81/a@b",
+            "s3://bucket/a:b@c",
+            "abfss://lake@acc.dfs.core.windows.net/a",
+            "file:///home/a:b@c/x.csv",
+            "in/a:b@c/*.csv",
+            "demo://market",
+        ] {
+            assert!(!has_user_info(url), "{url}");
+            assert_eq!(without_user_info(url), url);
         }
     }
 }

@@ -130,6 +130,13 @@ impl std::fmt::Debug for SecretMasks {
 }
 
 impl SecretMasks {
+    /// Masks of `secrets`, except the short ones.
+    pub(crate) fn of(mut secrets: Vec<String>) -> Self {
+        secrets.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
+        secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
+        Self(secrets)
+    }
+
     /// Returns `text` with a mask in place of each secret, in any notation and letter case, and of
     /// the beginning of one that a shortened sample ends with.
     #[must_use]

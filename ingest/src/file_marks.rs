@@ -25,6 +25,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array},
     datatypes::UInt64Type,
 };
+use feedline_http::without_user_info;
 use feedline_schemas::{
     commit::{DataFile, FileMark, Position, SourceState},
     ids::{Hash128, Sequence},
@@ -116,7 +117,7 @@ impl Marks {
 }
 
 fn key(url: &str) -> u128 {
-    Hash128::of(url.as_bytes()).get()
+    Hash128::of(without_user_info(url).as_bytes()).get()
 }
 
 /// The read files that a position lists; `None` for a position without such a list.
@@ -285,6 +286,8 @@ mod tests {
         }
         assert_eq!(marks.of(&mark(0, 49).url), Some(mark(0, 49)));
         assert_eq!(marks.of("s3://bucket/other.csv"), None);
+        // The same file, in a URL with a user and a password.
+        assert!(marks.of("s3://key:pw@bucket/0000001.csv").is_some());
         state.position = Position::File {
             done: vec![mark(7, 9)],
             current: None,

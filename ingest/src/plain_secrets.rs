@@ -44,7 +44,7 @@ pub fn warn_of_plain_secrets(config: &SourceConfig) -> Option<Warning> {
         let is_in_query = url
             .query_pairs()
             .any(|(name, value)| is_secret(&name, &value));
-        if url.password().is_some() || is_in_query {
+        if is_in_query {
             places.push("url".into());
         }
     }

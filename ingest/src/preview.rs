@@ -3,9 +3,11 @@
 mod dry_run;
 mod early_warnings;
 mod landed_columns;
+mod masked;
 
 use std::collections::BTreeMap;
 
+use feedline_http::SecretMasks;
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
@@ -26,7 +28,7 @@ use crate::{
     children::tables,
     context::Context,
     error::Error,
-    infer::{DistinctValues, Inferred, LargeIntegers, Survey, Types},
+    infer::{DistinctValues, Inferred, LargeIntegers, SeparatorSamples, Survey, Types},
     run::open,
     settings::choose,
     source::{Page, Source},
@@ -114,9 +116,15 @@ pub struct ColumnPreview {
     /// True if its integers count up by one in most rows and begin again, as the index of each file does.
     #[serde(skip)]
     pub restarts_index: bool,
+    /// True if its integers rise from row to row, with or without gaps, and seldom begin again.
+    #[serde(skip)]
+    pub has_rising_index: bool,
     /// Lines of `csv`, such as `currency = "$"`, that read this text column as numbers.
     #[serde(skip)]
     pub number_settings: Vec<String>,
+    /// Cells that show its decimal separator, or leave it open.
+    #[serde(skip)]
+    pub separators: SeparatorSamples,
     /// True for strings, other than CSV cells, that are dates or times of ISO 8601.
     #[serde(skip)]
     pub are_times: bool,
@@ -132,7 +140,7 @@ pub struct ColumnPreview {
 }
 
 /// Previews the sources, or only the source `only`, with their first `rows` records; lands and
-/// writes nothing. For `files` it reads the sample for type inference, and of files without one,
+/// writes nothing. Secrets of a source that it repeats in records are masked. For `files` it reads the sample for type inference, and of files without one,
 /// such as texts, up to 64 files; for other sources it reads their first page. A request is tried at
 /// most 4 times, or `retry.max_tries` if that is less. Columns that have landed below the root keep
 /// their types, and the contract decides about records as in the next run.
@@ -192,16 +200,20 @@ pub async fn preview(
 ) -> Result<Vec<SourcePreview>, Error> {
     let mut all = Vec::new();
     for (index, source) in choose(config, only)? {
+        let masks = SecretMasks::configured(source, &*context.secrets);
         // Boxed: the future of a source is large.
         match Box::pin(look(source, rows, context)).await {
-            Ok(preview) => all.push(preview),
+            Ok(mut preview) => {
+                preview.mask(&masks);
+                all.push(preview);
+            }
             Err(error @ Error::Config { .. }) => {
                 return Err(error.under(&format!("source.{index}")));
             }
             Err(error @ (Error::Cancelled | Error::Storage(_))) => return Err(error),
             Err(error) => all.push(SourcePreview {
                 source: source.name.to_string(),
-                error: Some(error.to_string()),
+                error: Some(masks.mask(&error.to_string())),
                 ..SourcePreview::default()
             }),
         }
@@ -241,6 +253,7 @@ async fn look(
         Err(Error::Cancelled) => return Err(Error::Cancelled),
         next => next.map_err(|error| error.to_string()),
     };
+    let masks = source.secret_masks();
     let config = config.clone();
     computing(move || {
         let is_sample_all = sample.as_ref().is_some_and(Survey::is_all);
@@ -253,6 +266,9 @@ async fn look(
         let sample = sample.filter(|survey| survey.rows() > 0 || page.records.is_empty());
         let survey = sample.unwrap_or_else(|| {
             let mut survey = Survey::new(&config).counting_distinct();
+            for file in &page.parts {
+                survey.places_mut().push_file(&config.url, &file.part);
+            }
             page.records.iter().for_each(|record| survey.add(record));
             survey
         });
@@ -279,6 +295,7 @@ async fn look(
             preview.qualify_types();
         }
         preview.stop = stop.or(preview.stop.take());
+        preview.mask(&masks);
         Ok(preview)
     })
     .await
@@ -354,7 +371,9 @@ impl SourcePreview {
                 distinct: values.map_or(0, DistinctValues::count),
                 numbers_rows: survey.numbers_rows(&found.name),
                 restarts_index: survey.restarts_index(&found.name),
+                has_rising_index: survey.has_rising_index(&found.name),
                 number_settings: found.number_settings,
+                separators: found.separators,
                 are_times: found.are_times,
                 value_counts: values.and_then(DistinctValues::counts).cloned(),
                 large_integers: found.large_integers,

@@ -2,8 +2,9 @@
 
 mod config_hash;
 
+use feedline_http::has_user_info;
 use feedline_schemas::{
-    config::{ContractConfig, PipelineConfig, SourceConfig},
+    config::{ContractConfig, PipelineConfig, SourceConfig, SourceKind},
     csv_cell,
     ids::Name,
 };
@@ -76,6 +77,7 @@ pub(crate) fn one<'a>(
 
 /// Settings that every kind of source shares.
 fn check(source: &SourceConfig) -> Result<(), Error> {
+    check_user_info(source)?;
     check_manners(source)?;
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
@@ -89,6 +91,32 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         DueTimes::new(schedule)?;
     }
     check_ranges(source)
+}
+
+/// Refuses a user and a password in a URL: URLs are in logs, messages and warnings.
+fn check_user_info(source: &SourceConfig) -> Result<(), Error> {
+    let labels = source.idx.labels.as_deref().unwrap_or_default();
+    let urls = [("url", source.url.as_str()), ("idx.labels", labels)];
+    let Some((key, url)) = urls.into_iter().find(|(_, url)| has_user_info(url)) else {
+        return Ok(());
+    };
+    let begin = url.get(.."http".len()).unwrap_or_default();
+    let is_web = begin.eq_ignore_ascii_case("http");
+    let remedy = match source.r#type {
+        SourceKind::Html => {
+            "set `headers = { Authorization = { env = \"VARIABLE\", prefix = \"Basic \" } }`, with the base64 form of `USER:PASSWORD` in `VARIABLE`"
+        }
+        SourceKind::Files if !is_web => {
+            "set the environment variables of the store, such as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
+        }
+        SourceKind::Files | SourceKind::Rest => {
+            "set `auth = { type = \"basic\", user = \"USER\", password = { env = \"VARIABLE\" } }`"
+        }
+    };
+    let reason = format!(
+        "has a user or a password before its host, and URLs are shown in logs and messages; remove what is between `://` and the host, and {remedy}"
+    );
+    Err(Error::config(key, reason))
 }
 
 /// Refuses `slices` and `for_each` for sources without pages of a list.
@@ -194,6 +222,45 @@ mod tests {
     pub(super) fn pipeline(overrides: &[&str]) -> PipelineConfig {
         let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
         load("p", TWO, &overrides).unwrap().config
+    }
+
+    #[test]
+    fn a_user_in_a_url_is_refused_with_the_key_for_it_and_without_the_password() {
+        let check = |key: &str, url: &str, remedy: &str| {
+            let error = refused(&[&format!("{key}=\"{url}\"")], None);
+            let begin = format!("`{key}`: has a user or a password before its host");
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(error.contains(remedy), "{error}");
+            assert!(!error.contains("canary"), "{error}");
+        };
+        let auth = "`auth = { type = \"basic\", user = \"USER\"";
+        check("source.0.url", "http://u:canary@h/dav/*.csv", auth);
+        check(
+            "source.0.url",
+            "s3://KEY:can/ary@b/*.csv",
+            "`AWS_SECRET_ACCESS_KEY`",
+        );
+        check("source.1.url", "https://canary@h/", auth);
+        check(
+            "source.0.idx.labels",
+            "gs://u:canary@h/l",
+            "environment variables",
+        );
+        let error = refused(
+            &[
+                "source.1.type=\"html\"",
+                "source.1.url=\"http://u:canary@h/\"",
+            ],
+            None,
+        );
+        assert!(error.contains("`headers = { Authorization"), "{error}");
+        for url in [
+            "file:///data/a@b.csv",
+            "abfss://lake@a.dfs.core.windows.net/x.csv",
+        ] {
+            let config = pipeline(&[&format!("source.0.url=\"{url}\"")]);
+            assert!(choose(&config, None).is_ok(), "{url}");
+        }
     }
 
     fn refused(overrides: &[&str], only: Option<&str>) -> String {

@@ -17,6 +17,7 @@ use arrow::{
     compute::{concat_batches, filter_record_batch},
     datatypes::{UInt32Type, UInt64Type},
 };
+use feedline_http::without_user_info;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Position, Replaced},
     ids::{Name, Sequence},
@@ -62,7 +63,8 @@ pub(crate) fn spans(
         for part in &entry.parts {
             let rows = first..first + part.records;
             first = rows.end;
-            if !rows.is_empty() && urls.contains(&part.url) {
+            let part = without_user_info(&part.url);
+            if !rows.is_empty() && urls.iter().any(|url| *url == part) {
                 add(place, (entry.sequence, rows));
             }
         }

@@ -1,7 +1,9 @@
 //! Subcommands of `feedline ingest` that amend the log of a source: `reset`, `reread`, `rewind`,
 //! `compact`, `retry-rejects` and `delete`.
 
-use feedline_schemas::amendment::AmendReport;
+use std::path::Path;
+
+use feedline_schemas::{amendment::AmendReport, count::counted};
 
 use super::{tools::Tools, work::PipelineWork};
 use crate::{
@@ -53,11 +55,24 @@ pub(super) async fn reread_source(options: RereadSource, tools: &Tools) -> anyho
         report.ingest = ingested;
         if let Some(error) = error {
             // The report of the withdrawn part stays valid even if the second read fails.
+            let index = config.source.iter().position(|source| source.name == name);
+            let note = note_of_failed_read(&report, &pipeline.file, index.unwrap_or(0));
+            report.notes.extend(note);
             tools.print(&report, work.json)?;
             return Err(error);
         }
     }
     work.finish_amendment(Ok(report), rejects)
+}
+
+/// Note on the withdrawn rows, after the read of the source at `index` has failed.
+fn note_of_failed_read(report: &AmendReport, file: &Path, index: usize) -> Option<String> {
+    let kept = report.kept.as_ref().filter(|_| report.rows > 0)?;
+    Some(format!(
+        "the read did not end well, so {} that no longer count may have no rows in their place until `feedline ingest {}` does: correct the source first, or, if too many records are rejected, add `--set source.{index}.contract.max_reject_fraction=1` to land the others; `rewind` does not restore the rows, and their files stay in `{kept}`",
+        counted(report.rows, "row"),
+        file.display()
+    ))
 }
 
 pub(super) async fn rewind_source(

@@ -173,6 +173,12 @@ impl<'a> FirstLook<'a> {
                 (*location, preview) = (numbers, again);
             }
         }
+        location.open_numbers = init::describe_open_numbers(
+            location.number_format,
+            &location.number_settings,
+            location.number_column.as_deref(),
+            &preview,
+        );
         with_columns(location, preview)
     }
 }

@@ -56,6 +56,7 @@ async fn show_status(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result<Outco
     let report = feedline_ingest::status_with_lag(config, &work.root, now).await;
     let mut report = report.map_err(|e| work.ingest_error(e))?;
     formatted_times::remove_warnings_of_report(config, &mut report);
+    feedline_ingest::mask_secrets(config, &*tools.environment, &mut report);
     tools.print(&report, work.json)?;
     let is_bad = report.sources.iter().any(|s| !s.damage.is_empty());
     Ok(if is_bad { Outcome::Bad } else { Outcome::Done })

@@ -14,6 +14,7 @@ use crate::{
     output::{self, Text},
     progress::{self, Bars},
     stop::Stop,
+    user_info,
 };
 
 /// Resources of every command.
@@ -66,6 +67,10 @@ impl Tools {
     }
 
     pub(super) fn open(&self, url: &str) -> anyhow::Result<Store> {
+        let remedy = "set the environment variables of the store instead, such as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`";
+        if let Some(refusal) = user_info::refusal(url, remedy) {
+            anyhow::bail!(refusal);
+        }
         Ok(Store::open(url, &self.environment.store_options())?)
     }
 }

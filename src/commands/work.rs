@@ -17,6 +17,7 @@ use crate::{
     environment::Environment,
     init,
     output::{self, Text},
+    user_info,
 };
 
 /// Minimum number of partitions of queries on a cluster: tasks that its workers share. The result
@@ -42,8 +43,13 @@ impl<'a> PipelineWork<'a> {
 
     /// Loads a pipeline whose only source is the data file given instead of a pipeline file.
     pub(super) fn of_table(pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
+        let url = pipeline.file.display().to_string();
+        let remedy = "preview a pipeline with the URL without them, and `auth` for its source";
+        if let Some(refusal) = user_info::refusal(&url, remedy) {
+            anyhow::bail!(refusal);
+        }
         // A JSON string is a TOML string too.
-        let url = serde_json::to_string(&pipeline.file.display().to_string())?;
+        let url = serde_json::to_string(&url)?;
         let text = format!(
             "[pipeline]\nname = \"preview\"\n[[source]]\nname = \"file\"\ntype = \"files\"\nurl = {url}\n"
         );
@@ -57,11 +63,12 @@ impl<'a> PipelineWork<'a> {
     ) -> anyhow::Result<Self> {
         let Options { set, json } = &pipeline.options;
         let loaded = load(&pipeline.file.display().to_string(), text, set)?;
-        let root = Store::open(
-            &loaded.config.pipeline.root(),
-            &tools.environment.store_options(),
-        )
-        .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
+        let url = loaded.config.pipeline.root();
+        if let Some(fault) = user_info::store_fault(&url) {
+            return Err(loaded.error("pipeline.root", fault).into());
+        }
+        let root = Store::open(&url, &tools.environment.store_options())
+            .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
         let mut work = Self {
             loaded,
             root,

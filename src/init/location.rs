@@ -6,7 +6,7 @@ use anyhow::bail;
 use feedline_readers::file_format::TABLE_ENDINGS;
 
 use super::{ColumnRoles, NumberFormat, folder::of_folder, pipeline::image_sides};
-use crate::output::counted;
+use crate::{output::counted, user_info};
 
 /// Endings of images.
 const IMAGES: [&str; 10] = [
@@ -78,6 +78,8 @@ pub(crate) struct Location {
     pub(crate) number_format: NumberFormat,
     /// Encoding of CSV that is no UTF-8.
     pub(crate) encoding: Option<String>,
+    /// Delimiter that the first line of CSV names, such as `sep=;`, as a string of TOML has it.
+    pub(crate) named_delimiter: Option<String>,
     /// True if quotes in quoted fields of CSV are behind a backslash.
     pub(crate) has_escapes: bool,
     /// Path of the list of records in a document of JSON.
@@ -86,6 +88,8 @@ pub(crate) struct Location {
     pub(crate) number_column: Option<String>,
     /// Lines of `csv` for the numbers of that column.
     pub(crate) number_settings: Vec<String>,
+    /// Columns of numbers with either separator, how they are read, and the reason.
+    pub(crate) open_numbers: Option<String>,
     /// Number of columns, if the contract has to allow them.
     pub(crate) max_columns: Option<usize>,
     /// Files of a folder that the pattern in `url` does not match, for a message.
@@ -148,6 +152,11 @@ impl Location {
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
             ));
         }
+        if let Some(delimiter) = &self.named_delimiter {
+            decisions.push(format!(
+                "the first line `sep={delimiter}` names the delimiter and is skipped; `csv.skip_rows` and `csv.delimiter` change it"
+            ));
+        }
         if self.has_escapes {
             decisions.push(
                 "quotes in the text of the file are behind a backslash, so `csv.escape` is set; without it such text is damaged"
@@ -188,6 +197,7 @@ impl Location {
                     .to_owned(),
             ),
         }
+        decisions.extend(self.open_numbers.clone());
         if self.content == (Content::Images { has_classes: true }) {
             let (stored, trained) = image_sides(self.shorter_side);
             decisions.push(format!(
@@ -238,6 +248,10 @@ impl Location {
     /// A message for a path that does not exist, and for a folder without files of a known kind.
     pub(crate) fn new(given: &str) -> anyhow::Result<Self> {
         let is_url = given.contains("://");
+        let remedy = "write a pipeline with the URL without them and `auth` for its source, or name a bearer token by `--bearer`";
+        if let Some(refusal) = user_info::refusal(given, remedy) {
+            bail!(refusal);
+        }
         if is_url {
             let path = given.split(['?', '#']).next().unwrap_or(given);
             let content = match class_of(path) {
@@ -296,10 +310,12 @@ impl Location {
             bearer: None,
             number_format: NumberFormat::Point,
             encoding: None,
+            named_delimiter: None,
             has_escapes: false,
             records: None,
             number_column: None,
             number_settings: Vec::new(),
+            open_numbers: None,
             max_columns: None,
             left_out: None,
             other_tables: None,

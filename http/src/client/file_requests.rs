@@ -23,6 +23,7 @@ use crate::{
     error::Error,
     hosts::{Speculation, Turn},
     http_cause::HttpCause,
+    redact::SecretMasks,
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry::{
         Retry,
@@ -85,6 +86,12 @@ impl<E: TriedError> FileRequests<E> {
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Secrets of the requests so far, to mask in messages about records.
+    #[must_use]
+    pub fn secret_masks(&self) -> SecretMasks {
+        self.http.secret_masks()
     }
 
     /// Returns the error of the last request that was given up, once.

@@ -4,7 +4,11 @@ use feedline_schemas::config::load;
 use feedline_storage::Store;
 
 use super::*;
-use crate::{files::tests::Folder, run::ingest, testing::context};
+use crate::{
+    files::tests::Folder,
+    run::ingest,
+    testing::{Scripted, context, ok},
+};
 
 /// All files below a folder.
 fn tree(folder: &Path) -> Vec<String> {
@@ -371,4 +375,22 @@ async fn a_rejected_list_leaves_a_column_the_type_that_lands() {
         let expected = (rejected, vec!["int", "text", "int"]);
         assert_eq!(shown(types).await, expected, "{types}");
     }
+}
+
+#[tokio::test]
+async fn a_secret_that_a_server_repeats_is_masked_in_all_that_a_preview_shows() {
+    let body =
+        r#"{"items": [{"id": 1, "kind": "secret-CANARY"}, {"id": "secret-CANARY", "kind": "b"}]}"#;
+    let server = Scripted::start([ok(body)]).await;
+    let text = format!(
+        "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = '{}'\nrecords = 'items'\n\
+         pagination.type = 'none'\nheaders.X-A = {{ env = 'CANARY' }}\ncontract.column.id.type = 'int'\n",
+        server.url
+    );
+    let config = load("p", &text, &[]).unwrap().config;
+    let found = preview(&config, None, 2, &context()).await.unwrap();
+    assert_eq!((found[0].records.len(), found[0].rejected), (2, 1));
+    assert!(found[0].rejected_sample.as_ref().unwrap().contains("***"));
+    let shown = format!("{found:?}");
+    assert!(!shown.contains("CANARY"), "{shown}");
 }
