@@ -16,10 +16,12 @@ mod distinct_values;
 mod inferred;
 mod kind;
 mod landed_types;
+mod marked_numbers;
 mod missing_words;
 mod new_column_warnings;
 mod number_settings;
 mod rounded_digits;
+mod separator_warnings;
 mod source_separators;
 mod survey;
 mod text_columns;
@@ -47,7 +49,10 @@ pub(crate) use self::{
     },
     version_numbers::has_open_version,
 };
-pub use self::{inferred::LargeIntegers, type_warnings::is_about_types};
+pub use self::{
+    inferred::{LargeIntegers, SeparatorSamples},
+    type_warnings::is_about_types,
+};
 use crate::record_places::RecordPlaces;
 
 /// Infers the columns of a first batch of records at `places`. A `sample`, if any, overrides the

@@ -88,6 +88,12 @@ impl RecordPlaces {
         self.files.get(at)?.1.as_deref()
     }
 
+    /// Returns true if the first `records` records are those of one or more complete files.
+    pub(crate) fn ends_file(&self, records: u64) -> bool {
+        let at = self.files.partition_point(|(end, _)| *end < records);
+        records > 0 && self.files.get(at).is_some_and(|(end, _)| *end == records)
+    }
+
     /// Place of a record in its file, such as `line 7`.
     pub(crate) fn place(&self, record: u64) -> Option<String> {
         let at = self.parts.partition_point(|part| part.records.1 <= record);
@@ -125,6 +131,19 @@ mod tests {
             url: url.into(),
             records,
         }
+    }
+
+    #[test]
+    fn a_file_ends_behind_its_last_record() {
+        let mut places = RecordPlaces::default();
+        let parts = [
+            part("in/a.csv", 3),
+            part("in/b.csv", 0),
+            part("in/c.csv", 2),
+        ];
+        places.set_files("in/*", &parts);
+        let ends = (0..7).filter(|records| places.ends_file(*records));
+        assert_eq!(ends.collect::<Vec<_>>(), [3, 5]);
     }
 
     #[test]

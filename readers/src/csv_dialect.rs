@@ -174,6 +174,13 @@ pub(crate) fn open(
             (sample, is_whole, all)
         }
     };
+    if let (0, Some(named)) = (config.skip_rows, named_delimiter(&sample)) {
+        let named = shown(named);
+        return Err(format!(
+            "its first line `sep={named}` names the delimiter for spreadsheets and is no header: set `csv.skip_rows = 1` and \
+             `csv.delimiter = \"{named}\"`"
+        ));
+    }
     let mut dialect = Dialect {
         delimiter: delimiters.configured.unwrap_or(delimiters.usual),
         quote: match config.quote.as_deref() {
@@ -410,6 +417,16 @@ fn shown(delimiter: u8) -> String {
     }
 }
 
+/// The delimiter that a first line such as `sep=;` names.
+fn named_delimiter(sample: &[u8]) -> Option<u8> {
+    let line = sample.split(|byte| matches!(byte, b'\n' | b'\r')).next()?;
+    let (key, delimiter) = line.split_at_checked(4)?;
+    match delimiter {
+        [one] if key.eq_ignore_ascii_case(b"sep=") && DELIMITERS.contains(one) => Some(*one),
+        _ => None,
+    }
+}
+
 /// Numbers of fields of the rows in `sample` by `delimiter`; of none if it has none.
 fn widths(sample: &[u8], is_whole: bool, delimiter: u8, dialect: &Dialect) -> Vec<usize> {
     let mut reader = builder(&Dialect {
@@ -547,5 +564,27 @@ impl<R: Read> Read for Decoded<R> {
         out[..count].copy_from_slice(&self.output[self.given..self.given + count]);
         self.given += count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_line_for_spreadsheets_names_the_delimiter() {
+        for (text, expected) in [
+            ("sep=;\r\nid;y\r\n", Some(b';')),
+            ("SEP=,\nid,y\n", Some(b',')),
+            ("sep=\t\nid\ty\n", Some(b'\t')),
+            ("sep=;", Some(b';')),
+            ("sep=a\n", None),
+            ("sep=;;\n", None),
+            ("sep;y\n", None),
+            ("id;y\nsep=;\n", None),
+            ("", None),
+        ] {
+            assert_eq!(named_delimiter(text.as_bytes()), expected, "{text:?}");
+        }
     }
 }

@@ -117,7 +117,10 @@ impl CellFormat {
         };
         let whole = match self.thousands {
             Some(sign) if whole.contains(|c: char| separates_groups(c, sign)) => {
-                Cow::Owned(ungrouped(whole, sign)?)
+                // The separator of `7.800E+02` is a decimal one.
+                let is_scientific = part.is_none() && !power.is_empty();
+                let joined = join_groups(whole, sign).filter(|_| !is_scientific);
+                Cow::Owned(joined?)
             }
             _ => Cow::Borrowed(whole),
         };
@@ -165,13 +168,33 @@ pub fn is_group_space(c: char) -> bool {
     GROUP_SPACES.contains(&c)
 }
 
-/// The digits of groups of three.
-fn ungrouped(whole: &str, sign: char) -> Option<String> {
-    let mut groups = whole.split(|c: char| separates_groups(c, sign));
-    let first = groups.next().unwrap_or_default();
-    let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
-    let is_grouped = is_first && groups.all(|group| group.len() == 3);
-    is_grouped.then(|| whole.replace(|c: char| separates_groups(c, sign), ""))
+/// The digits of groups of three, or with commas of Indian groups, such as `4,05,638`; `None` for groups of
+/// other lengths.
+#[must_use]
+pub fn join_groups(whole: &str, sign: char) -> Option<String> {
+    let groups = whole.split(|c: char| separates_groups(c, sign));
+    let lengths: Vec<usize> = groups.map(str::len).collect();
+    let (first, others) = lengths.split_first()?;
+    let is_first = (1..=3).contains(first) && !whole.starts_with('0');
+    let is_grouped = is_first && others.iter().all(|length| *length == 3);
+    (is_grouped || (sign == ',' && are_indian_groups(whole)))
+        .then(|| whole.replace(|c: char| separates_groups(c, sign), ""))
+}
+
+/// Returns true for digits with commas before the last three and before each two in front of them, such as
+/// `4,05,638`.
+#[must_use]
+pub fn are_indian_groups(whole: &str) -> bool {
+    let is_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((pairs, last)) = whole.rsplit_once(',') else {
+        return false;
+    };
+    let Some((first, middle)) = pairs.split_once(',') else {
+        return false;
+    };
+    let is_first = (1..=2).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
+    let is_pair = |group: &str| group.len() == 2 && is_digits(group);
+    is_first && middle.split(',').all(is_pair) && last.len() == 3 && is_digits(last)
 }
 
 /// Refuses signs that could be taken for another part of a number.
@@ -273,7 +296,27 @@ mod tests {
         ] {
             check_number(continental, text, expected);
         }
-        check_number(format('.', Some(','), false), "1,234.50", Some("1234.50"));
+        let english = format('.', Some(','), false);
+        for (text, expected) in [
+            ("1,234.50", Some("1234.50")),
+            ("4,05,638.55", Some("405638.55")),
+            ("-66,62,530", Some("-6662530")),
+            ("1,23,45,678", Some("12345678")),
+            ("123,45,678", None),
+            ("05,63,800", None),
+            ("1,2,345", None),
+            ("1,23,4567", None),
+            ("1,23,45", None),
+            ("1,234,56,789", None),
+            ("1,234E2", None),
+            ("1,234.5E2", Some("1234.5E2")),
+            ("1234E2", Some("1234E2")),
+        ] {
+            check_number(english, text, expected);
+        }
+        check_number(continental, "7.800E+02", None);
+        check_number(continental, "7,800E+02", Some("7.800E+02"));
+        check_number(continental, "4.05.638", None);
         check_number(format(',', None, false), "1.5", None);
         for sign in GROUP_SPACES {
             let spaced = format(',', Some(sign), false);

@@ -1,4 +1,4 @@
-//! Columns of integers that number the rows of each group, such as `seq` or `Sample Number`.
+//! Columns of integers that number the rows of each group, such as `seq` or `Sample Number`, and the index of pandas.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,40 @@ const GROUPS_PER_SHORT: u64 = 4;
 
 /// Most different lengths of groups that are counted; groups of so many lengths are no cycle.
 const LENGTHS: usize = 64;
+
+/// Rows for each number of an index that is less than the one before: files may have few rows, and other integers fall often.
+const ROWS_PER_FALL: u64 = 10;
+
+/// Returns true for the name that pandas gives an index in Parquet, such as `__index_level_0__`.
+///
+/// ```
+/// use feedline_schemas::row_counter::is_pandas_index;
+///
+/// assert!(is_pandas_index("__index_level_0__"));
+/// assert!(!is_pandas_index("index"));
+/// ```
+#[must_use]
+pub fn is_pandas_index(name: &str) -> bool {
+    let level = name.strip_prefix("__index_level_");
+    let level = level.and_then(|rest| rest.strip_suffix("__"));
+    level.is_some_and(|level| !level.is_empty() && level.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns true for the names that an index of pandas has in CSV and JSON: none, `index`, and `Unnamed: 0` if it was read again.
+///
+/// ```
+/// use feedline_schemas::row_counter::names_index;
+///
+/// assert!(names_index("index") && names_index("Unnamed: 0") && names_index("Unnamed: 0.1"));
+/// assert!(!names_index("price index"));
+/// ```
+#[must_use]
+pub fn names_index(name: &str) -> bool {
+    let lower = name.trim().to_lowercase();
+    let again = lower.strip_prefix("unnamed: 0");
+    matches!(lower.as_str(), "" | "index")
+        || again.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
 
 /// Integers of a column in the order of its rows, compared with a row number that restarts with each group.
 ///
@@ -139,6 +173,10 @@ pub struct IndexCounter {
     last: Option<i64>,
     /// Numbers that are the one before plus 1.
     steps: u64,
+    /// Numbers that are greater than the one before.
+    rises: u64,
+    /// Numbers that are equal to the one before.
+    repeats: u64,
     /// Numbers that are less than the one before.
     restarts: u64,
 }
@@ -148,6 +186,8 @@ impl IndexCounter {
     pub fn add(&mut self, cell: Option<i64>) {
         if let (Some(last), Some(number)) = (self.last, cell) {
             self.steps += u64::from(last.checked_add(1) == Some(number));
+            self.rises += u64::from(number > last);
+            self.repeats += u64::from(number == last);
             self.restarts += u64::from(number < last);
         }
         self.last = cell;
@@ -158,6 +198,14 @@ impl IndexCounter {
     #[must_use]
     pub const fn is_restarting(&self, rows: u64) -> bool {
         rows >= ROWS && self.restarts > 0 && self.steps * 4 >= rows * 3
+    }
+
+    /// Returns true if the column rises from row to row in `rows` rows, with or without gaps, and seldom begins again, as the
+    /// index of filtered rows in several files does.
+    #[must_use]
+    pub const fn is_rising(&self, rows: u64) -> bool {
+        let is_strict = self.repeats == 0 && self.restarts * ROWS_PER_FALL <= rows;
+        rows >= ROWS && is_strict && self.rises * 4 >= rows * 3
     }
 }
 
@@ -181,6 +229,32 @@ mod tests {
         assert!(!is_restarting(&groups(0, &[2; 30])));
         let others: Vec<i64> = (0..60).map(|row| row * 37 % 60).collect();
         assert!(!is_restarting(&others));
+    }
+
+    #[test]
+    fn an_index_of_filtered_rows_rises_with_gaps_in_each_file() {
+        let is_rising = |numbers: &[i64]| {
+            let mut counter = IndexCounter::default();
+            numbers.iter().for_each(|number| counter.add(Some(*number)));
+            counter.is_rising(numbers.len() as u64)
+        };
+        let filtered = |rows: i64| (0..rows).filter(|row| row * 31 % 97 > 30);
+        let files: Vec<i64> = [80, 60, 90].into_iter().flat_map(filtered).collect();
+        assert!(is_rising(&files));
+        assert!(is_rising(&groups(0, &[60])));
+        assert!(is_rising(&groups(0, &[30, 30])));
+        // Too few rows, equal neighbours, numbers that fall often, and cells without one.
+        assert!(!is_rising(&groups(0, &[19])));
+        let twice: Vec<i64> = (0..60).map(|row| row / 2).collect();
+        assert!(!is_rising(&twice));
+        assert!(!is_rising(&groups(0, &[5; 12])));
+        let others: Vec<i64> = (0..60).map(|row| row * 37 % 60).collect();
+        assert!(!is_rising(&others));
+        let mut sparse = IndexCounter::default();
+        for row in 0..60 {
+            sparse.add((row % 2 == 0).then_some(row));
+        }
+        assert!(!sparse.is_rising(60));
     }
 
     fn is_row_number(numbers: impl IntoIterator<Item = i64>) -> bool {

@@ -1,11 +1,14 @@
 //! Rows that a check has looked at, as the build of the dataset would read them.
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
-use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION, looks_like_row_number};
+use feedline_preprocess::{
+    CheckedDataset, MAX_REJECT_FRACTION, looks_like_index, looks_like_row_number,
+};
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
     ids::Name,
     report::Warning,
+    row_counter::{is_pandas_index, names_index},
 };
 use feedline_storage::Store;
 use serde_json::Value;
@@ -85,26 +88,16 @@ impl RowsLookedAt<'_> {
             columns.filter(|column| column.numbers_rows && by_default.contains(&column.name));
         let names: Vec<&str> = features.map(|column| column.name.as_str()).collect();
         source.warnings.extend(looks_like_row_number(&names));
-        let mut columns = preview.columns.iter();
-        let is_unique =
-            |column: &ColumnPreview| column.compared > 1 && column.distinct == column.compared;
-        let index = columns.next().filter(|column| {
-            let is_index = is_unique(column) || column.restarts_index;
-            is_index && !column.numbers_rows && has_empty_header(&column.name, preview)
-        });
-        let index = index.filter(|column| by_default.contains(&column.name));
-        source.warnings.extend(index.map(|column| {
-            let numbers = match is_unique(column) {
-                true => "another number in each row looked at",
-                false => "numbers that count up by one and begin again, as in each file",
-            };
-            let message = format!(
-                "`{}` has an empty header and {numbers}, as the index that pandas writes, and is a feature; leave it out with \
-                 `dataset.drop`, or list it in `dataset.features` if it is a quantity",
-                column.name
-            );
-            Warning::new("looks_like_row_number", message).with_key("dataset.drop")
-        }));
+        let is_named = |column: &&ColumnPreview| {
+            let is_index = column.has_rising_index && names_index(&column.name);
+            (is_index || is_pandas_index(&column.name)) && !column.numbers_rows
+        };
+        let named = preview.columns.iter().filter(is_named);
+        let named = named.filter(|column| by_default.contains(&column.name));
+        let named: Vec<&str> = named.map(|column| column.name.as_str()).collect();
+        source.warnings.extend(looks_like_index(&named));
+        let unnamed = empty_header_index(preview, by_default);
+        source.warnings.extend(unnamed);
     }
 
     /// Warns of a first source whose rows have newer versions, where the content of a row decides its split.
@@ -212,4 +205,28 @@ impl RowsLookedAt<'_> {
         let limit = self.settings.max_reject_fraction;
         limit.map_or(MAX_REJECT_FRACTION, |limit| limit.get())
     }
+}
+
+/// Warns of a first column with an empty header that has the numbers of an index, if it is a feature `by_default`.
+fn empty_header_index(preview: &SourcePreview, by_default: &[String]) -> Option<Warning> {
+    let column = preview.columns.first()?;
+    let is_unique = column.compared > 1 && column.distinct == column.compared;
+    let is_index = is_unique || column.restarts_index || column.has_rising_index;
+    let is_new = is_index && !column.numbers_rows && by_default.contains(&column.name);
+    if !is_new || !has_empty_header(&column.name, preview) {
+        return None;
+    }
+    let numbers = if is_unique {
+        "another number in each row looked at"
+    } else if column.restarts_index {
+        "numbers that count up by one and begin again, as in each file"
+    } else {
+        "numbers that rise from row to row and begin again, as in each file"
+    };
+    let message = format!(
+        "`{}` has an empty header and {numbers}, as the index that pandas writes, and is a feature; leave it out with \
+         `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+        column.name
+    );
+    Some(Warning::new("looks_like_row_number", message).with_key("dataset.drop"))
 }

@@ -30,6 +30,15 @@ pub(crate) fn remedies(error: &str, location: &Location) -> Vec<Location> {
             ..location.clone()
         });
     }
+    let named = error.split_once("set `csv.skip_rows = 1` and `csv.delimiter = \"");
+    if let Some((delimiter, _)) = named.and_then(|(_, rest)| rest.split_once("\"`"))
+        && location.named_delimiter.is_none()
+    {
+        found.push(Location {
+            named_delimiter: Some(delimiter.to_owned()),
+            ..location.clone()
+        });
+    }
     if let Some((_, lists)) = error.split_once("(lists in it: `") {
         let lists = lists.split_once("`)").map_or(lists, |(lists, _)| lists);
         let with = |list: &str| Location {
@@ -116,5 +125,10 @@ mod tests {
         let encoding = "it is not UTF-8: set `csv.encoding` to `windows-1251`; with `utf-8` there";
         assert_eq!(tried(encoding), [(some("windows-1251"), None)]);
         assert_eq!(tried("it is a folder"), []);
+        let line = "its first line `sep=;` is no header: set `csv.skip_rows = 1` and `csv.delimiter = \";\"`";
+        let found = remedies(line, &location);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].named_delimiter.as_deref(), Some(";"));
+        assert_eq!(remedies(line, &found[0]), []);
     }
 }

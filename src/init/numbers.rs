@@ -3,6 +3,11 @@
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_schemas::record::ColumnType;
 
+use crate::output::counted;
+
+/// Most columns that a decision names.
+const MOST_NAMED: usize = 5;
+
 /// Separators of the numbers in CSV cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NumberFormat {
@@ -65,6 +70,61 @@ pub(super) fn has_mixed_decimals(name: &str, preview: &SourcePreview) -> bool {
     })
 }
 
+/// Returns true if some files have a decimal comma and others a decimal point, so that the columns of numbers with
+/// separators need several sources.
+pub(super) fn has_split_decimals(preview: &SourcePreview) -> bool {
+    let mut warnings = preview.warnings.iter();
+    warnings.any(|warning| {
+        let is_split = warning.key.as_deref() == Some("dataset.sources");
+        warning.code == "mixed_decimal_separators" && is_split
+    })
+}
+
+/// Names the columns of numbers whose separator may be either one, how they are read, and the column that decides
+/// it; `None` if no separator is set. The lines `settings` of `csv` are for the numbers of `column`.
+pub(crate) fn describe_open_numbers(
+    format: NumberFormat,
+    settings: &[String],
+    column: Option<&str>,
+    preview: &SourcePreview,
+) -> Option<String> {
+    let sets = |key: &str| settings.iter().any(|line| line.starts_with(key));
+    let has_comma = format != NumberFormat::Point || sets("decimal_separator");
+    if !has_comma && !sets("thousands_separator") {
+        return None;
+    }
+    let columns = preview.columns.iter();
+    let columns = columns.filter(|found| is_number(found) && column != Some(found.name.as_str()));
+    let open: Vec<String> = columns
+        .filter_map(|found| {
+            let (cell, number) = found.separators.open.as_ref()?;
+            Some(format!("`{}` (`{cell}` is read as {number})", found.name))
+        })
+        .collect();
+    if open.is_empty() {
+        return None;
+    }
+    let more = match open.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {}", counted(more as u64, "more column")),
+    };
+    let named: Vec<&str> = open.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let mut columns = preview.columns.iter();
+    let certain = columns.find_map(|found| Some((found.separators.comma.as_ref()?, &found.name)));
+    let reason = match (certain, column) {
+        (Some((cell, name)), _) if has_comma => {
+            format!("`{cell}` in `{name}` decides that the comma is the decimal separator")
+        }
+        (_, Some(name)) => format!("the separators of `{name}` decide it"),
+        _ => "the other numbers decide it".to_owned(),
+    };
+    Some(format!(
+        "a separator before three digits may be a decimal one or one of thousands in {}{more}: {reason}; if that column has \
+         codes or sizes rather than numbers, change `csv.decimal_separator` and `csv.thousands_separator`",
+        named.join(", ")
+    ))
+}
+
 fn is_number(column: &ColumnPreview) -> bool {
     matches!(
         column.column_type,
@@ -78,6 +138,7 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
         "looks_like_decimal_comma",
         "looks_like_thousands",
         "looks_like_spaced_thousands",
+        "looks_like_apostrophe_thousands",
         "looks_like_percent",
         "looks_like_currency",
         "leading_zeros",
@@ -89,4 +150,49 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
     })?;
     let key = warning.key.as_deref()?;
     Some(key.replace("<name>", name))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_ingest::SeparatorSamples;
+
+    use super::*;
+
+    #[test]
+    fn numbers_with_either_separator_are_named_with_the_column_that_decides_it() {
+        let column = |name: &str, comma: Option<&str>, open: Option<(&str, &str)>| ColumnPreview {
+            name: name.to_owned(),
+            column_type: Some(ColumnType::Float64),
+            separators: SeparatorSamples {
+                comma: comma.map(str::to_owned),
+                open: open.map(|(cell, number)| (cell.to_owned(), number.to_owned())),
+            },
+            ..ColumnPreview::default()
+        };
+        let preview = SourcePreview {
+            columns: vec![
+                column("id", None, None),
+                column("weight", None, Some(("3.287", "3287"))),
+                column("codes", Some("88,54"), None),
+            ],
+            ..SourcePreview::default()
+        };
+        let grouped = NumberFormat::GroupedComma;
+        let said = describe_open_numbers(grouped, &[], None, &preview).unwrap();
+        for part in [
+            "in `weight` (`3.287` is read as 3287): ",
+            "`88,54` in `codes` decides that the comma is the decimal separator",
+            "change `csv.decimal_separator` and `csv.thousands_separator`",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        let thousands = ["thousands_separator = \",\"".to_owned()];
+        let said = describe_open_numbers(NumberFormat::Point, &thousands, Some("y"), &preview);
+        assert!(said.unwrap().contains("the separators of `y` decide it"));
+        let of_itself =
+            describe_open_numbers(NumberFormat::Point, &thousands, Some("weight"), &preview);
+        assert_eq!(of_itself, None);
+        let point = NumberFormat::Point;
+        assert_eq!(describe_open_numbers(point, &[], None, &preview), None);
+    }
 }

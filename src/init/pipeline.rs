@@ -56,11 +56,9 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         name,
         bearer,
         number_format,
-        encoding,
-        has_escapes,
         records,
         number_column,
-        number_settings,
+        open_numbers,
         max_columns,
         left_out,
         ..
@@ -100,12 +98,9 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
             .as_deref()
             .map(|column| format!("# So that `{}` is read as numbers.", column.escape_debug())),
     );
-    let encoding = encoding.as_deref();
-    let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
-    let numbers = number_format.keys().map(ToOwned::to_owned);
-    let numbers = numbers.into_iter().chain(number_settings.iter().cloned());
-    let escape = has_escapes.then(|| format!("escape = {}", quoted("\\")));
-    let keys: Vec<String> = encoding.into_iter().chain(escape).chain(numbers).collect();
+    let open_numbers = open_numbers.as_deref();
+    lines.extend(open_numbers.map(|text| format!("# {}", one_line(text))));
+    let keys = csv_keys(location);
     if !keys.is_empty() {
         lines.push(format!("csv = {{ {} }}", keys.join(", ")));
     }
@@ -127,6 +122,21 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     }
     lines.extend(pagination.pagination.clone());
     lines.join("\n") + "\n"
+}
+
+/// Keys of `csv` with their values.
+fn csv_keys(location: &Location) -> Vec<String> {
+    let encoding = location.encoding.as_deref();
+    let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
+    let delimiter = location.named_delimiter.as_deref();
+    let skipped = delimiter.map(|sign| format!("skip_rows = 1, delimiter = \"{sign}\""));
+    let escape = location
+        .has_escapes
+        .then(|| format!("escape = {}", quoted("\\")));
+    let format = location.number_format.keys().map(ToOwned::to_owned);
+    let keys = encoding.into_iter().chain(skipped).chain(escape);
+    let numbers = location.number_settings.iter().cloned();
+    keys.chain(format).chain(numbers).collect()
 }
 
 /// Returns the complete file, with comments.
@@ -533,8 +543,10 @@ mod tests {
                     true => vec!["percent = true".to_owned(), "currency = \"$\"".to_owned()],
                     false => Vec::new(),
                 },
+                open_numbers: (content == Content::Table).then(|| "`a\nb` may be\neither".into()),
                 max_columns: (content == Content::Table).then_some(3001),
                 encoding: (content == Content::Table).then(|| "latin1".to_owned()),
+                named_delimiter: (content == Content::Table).then(|| "\\t".to_owned()),
                 has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
                 left_out: Some("2 files are not read".to_owned()),

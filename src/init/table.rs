@@ -8,13 +8,16 @@ use std::collections::BTreeSet;
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_preprocess::MAX_REJECT_FRACTION;
-use feedline_schemas::record::ColumnType;
+use feedline_schemas::{
+    record::ColumnType,
+    row_counter::{is_pandas_index, names_index},
+};
 use serde::Serialize;
 
 use self::text_dates::looks_like_dates;
 use super::{
     number_query::{identifier, number_by_sql},
-    numbers::{has_mixed_decimals, number_key},
+    numbers::{has_mixed_decimals, has_split_decimals, number_key},
 };
 use crate::output::counted;
 
@@ -264,7 +267,10 @@ fn doubt_classes(target: &ColumnPreview, preview: &SourcePreview) -> Option<Stri
     let ColumnPreview { name, distinct, .. } = target;
     let has_digits = |text: &&String| text.contains(|c: char| c.is_ascii_digit());
     let are_numbers = target.samples.iter().filter(has_digits).count() == target.samples.len();
-    let way = if has_mixed_decimals(name, preview) {
+    let is_mixed = has_mixed_decimals(name, preview);
+    let way = if is_mixed && has_split_decimals(preview) {
+        "its files have different decimal separators; give the files of each separator a `[[source]]` of their own".to_owned()
+    } else if is_mixed {
         format!(
             "it has numbers with a decimal comma in some rows and a decimal point in others; where no cell has groups of thousands, \
              `dataset.sql` with `try_cast(replace({}, ',', '.') as double)` reads both",
@@ -305,6 +311,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         column_type,
         numbers_rows,
         restarts_index,
+        has_rising_index,
         ..
     } = column;
     let is_unique = *compared >= MIN_ROWS && distinct == compared;
@@ -325,6 +332,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
             ));
         }
         Some(ColumnType::Timestamp) => Some("a timestamp"),
+        Some(_) if is_pandas_index(name) => Some("the index that pandas writes, by its name"),
         Some(ColumnType::Binary) => Some("bytes"),
         Some(ColumnType::Json) => Some("lists or objects"),
         Some(list) if list.is_list() => Some("lists or objects"),
@@ -349,11 +357,14 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         Some(ColumnType::Int64 | ColumnType::Utf8) if names_entity(name) => {
             Some("an identifier by its name")
         }
-        Some(ColumnType::Int64) if (is_unique || *numbers_rows) && is_index_name(name) => {
+        Some(ColumnType::Int64)
+            if (is_unique || *numbers_rows) && is_index_name(name)
+                || *has_rising_index && names_index(name) =>
+        {
             Some("a row number by its name")
         }
         Some(ColumnType::Int64)
-            if (is_unique || *numbers_rows || *restarts_index)
+            if (is_unique || *numbers_rows || *restarts_index || *has_rising_index)
                 && has_empty_header(name, preview) =>
         {
             Some("a row number by its empty header")

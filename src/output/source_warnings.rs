@@ -16,7 +16,7 @@ pub(super) fn write_source_warnings(source: &SourceReport, out: &mut String) -> 
     let (last, held): (Vec<_>, Vec<_>) = source.warnings.iter().cloned().partition(is_of_run);
     write_warnings(&held, out)?;
     let since = when(signed(of_run.since_unix_s));
-    let of = format!("in the last run, unchanged since {since}: ");
+    let of = format!("in the last run, since {since}: ");
     write_warnings_of(&of, &last, out)
 }
 
@@ -49,7 +49,7 @@ mod tests {
             codes: vec!["unsettled_file".into()],
         });
         let expected = "    warning        odd values: 3 values
-    warning        in the last run, unchanged since 2026-05-28T20:26:40Z: unsettled file: `b.csv` is young; see `files.settle_s`
+    warning        in the last run, since 2026-05-28T20:26:40Z: unsettled file: `b.csv` is young; see `files.settle_s`
 ";
         assert_eq!(shown(&source), expected);
     }

@@ -225,6 +225,8 @@ fn groups_of_thousands_beside_decimal_commas_are_no_second_decimal_separator() {
         let text = fs::read_to_string(folder.join("eu.toml")).unwrap();
         let keys = r#"csv = { decimal_separator = ",", thousands_separator = "." }"#;
         assert!(text.contains(keys), "{shape:?}: {text} {init:#?}");
+        let open = "decides that the comma is the decimal separator";
+        assert!(text.contains(open) && init.stdout.contains(open), "{text}");
         let mixed = "a decimal comma in some rows and a decimal point in others";
         assert_eq!(init.stdout.contains(mixed), shape.contains(&3), "{init:#?}");
         // The mirrored table has decimal points, which need no key.
@@ -235,6 +237,48 @@ fn groups_of_thousands_beside_decimal_commas_are_no_second_decimal_separator() {
         let thousands = "set `csv.thousands_separator = \",\"` where they separate thousands";
         assert!(init.stdout.contains(thousands), "{shape:?}: {init:#?}");
     }
+}
+
+#[test]
+fn files_with_different_decimal_separators_get_no_setting_and_all_their_numbers_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("both")).unwrap();
+    let mut rows = "m;k\n".to_owned();
+    for row in 0..300 {
+        rows += &format!(
+            "{};{}\n",
+            german(120_050 + row * 137),
+            with_three_decimals(row)
+        );
+    }
+    fs::write(folder.join("both/a.csv"), &rows).unwrap();
+    fs::write(folder.join("both/b.csv"), mirrored(&rows)).unwrap();
+    let init = run(folder, &["init", "both", "--target", "m"]).expect(0);
+    let text = fs::read_to_string(folder.join("both.toml")).unwrap();
+    assert!(!text.contains("_separator ="), "{text}");
+    for part in [
+        "`m` (`1",
+        "`k` (`1",
+        "list both sources in `dataset.sources`",
+    ] {
+        assert!(init.stdout.contains(part), "{part}: {init:#?}");
+    }
+}
+
+#[test]
+fn a_first_line_that_names_the_delimiter_is_skipped_by_init_and_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..40).map(|i| format!("{i};{}\n", i * 2)).collect();
+    fs::write(folder.join("sheet.csv"), format!("sep=;\r\na;y\n{rows}")).unwrap();
+    run(folder, &["init", "sheet.csv"]).expect(0);
+    let text = fs::read_to_string(folder.join("sheet.toml")).unwrap();
+    let keys = r#"csv = { skip_rows = 1, delimiter = ";" }"#;
+    assert!(text.contains(keys), "{text}");
+    let preview = run(folder, &["preview", "sheet.csv"]);
+    let shown = format!("{}{}", preview.stdout, preview.stderr);
+    assert!(shown.contains("set `csv.skip_rows = 1`"), "{preview:#?}");
 }
 
 #[test]
@@ -263,5 +307,49 @@ fn the_index_of_pandas_is_recognized_in_each_file_of_a_folder() {
         fs::write(folder.join("in.toml"), text).unwrap();
         let checked = run(folder, &["check", "in.toml"]).expect(0).stdout;
         assert!(checked.contains(numbers), "{checked}");
+    }
+}
+
+#[test]
+fn the_index_of_filtered_frames_is_recognized_in_csv_and_ndjson_by_its_name() {
+    for (name, is_json, reason) in [
+        ("index", false, "a row number by its name"),
+        ("index", true, "a row number by its name"),
+        (
+            "__index_level_0__",
+            true,
+            "the index that pandas writes, by its name",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::create_dir(folder.join("in")).unwrap();
+        for file in 0..3_u32 {
+            let mut text = match is_json {
+                true => String::new(),
+                false => format!("{name},load,y\n"),
+            };
+            for row in (0..90_u32).filter(|row| row * 31 % 97 > 30) {
+                let load = f64::from((file * 90 + row) * 7919 % 1000) / 8.0;
+                let y = load * 2.0 + 0.5;
+                text += &match is_json {
+                    true => format!("{{\"{name}\":{row},\"load\":{load},\"y\":{y}}}\n"),
+                    false => format!("{row},{load},{y}\n"),
+                };
+            }
+            let end = if is_json { "ndjson" } else { "csv" };
+            fs::write(folder.join(format!("in/{file}.{end}")), text).unwrap();
+        }
+        let init = run(folder, &["init", "in", "--json"]).expect(0).json();
+        let dropped = &init["dropped"][0];
+        assert_eq!(dropped["column"], name, "{init}");
+        assert_eq!(dropped["reason"], reason, "{init}");
+        let check = |drop: &str| {
+            let drop = format!("dataset.drop={drop}");
+            let checked = run(folder, &["check", "in.toml", "--set", &drop]).expect(0);
+            checked.stdout.contains("the index that pandas writes")
+        };
+        assert!(check("[]"), "{name}");
+        assert!(!check(&format!("[\"{name}\"]")), "{name}");
     }
 }

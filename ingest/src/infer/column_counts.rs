@@ -15,8 +15,9 @@ use feedline_schemas::{
 use super::{
     decimal_signs::DecimalSigns,
     distinct_values::DistinctValues,
-    inferred::{FoundColumn, LargeIntegers},
+    inferred::{FoundColumn, LargeIntegers, SeparatorSamples},
     kind::{KINDS, Kind},
+    marked_numbers::MarkedNumbers,
     text_times::TextTimes,
     version_numbers::VersionNumbers,
 };
@@ -72,6 +73,8 @@ pub(super) struct ColumnCounts {
     pub(super) other_percents: u64,
     /// Separators of the numbers in its cells.
     pub(super) decimal_signs: DecimalSigns,
+    /// Its numbers with marks that no default of `csv` reads.
+    pub(super) marked_numbers: MarkedNumbers,
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
     /// Its numbers, if it decides which row of a key is the latest.
@@ -118,6 +121,9 @@ impl ColumnCounts {
                 let is_read = number.is_none_or(|number| format.number(number).is_some());
                 self.other_percents += u64::from(kind == Kind::Percent && !is_read);
                 self.decimal_signs.add(kind, text.trim());
+                if kind == Kind::Text {
+                    self.marked_numbers.add(text.trim());
+                }
                 self.add_cell(kind, text);
             }
             Value::Time(text) => self.keep(kind, text),
@@ -314,6 +320,7 @@ impl ColumnCounts {
             name: self.name.clone(),
             r#type,
             number_settings: Vec::new(),
+            separators: SeparatorSamples::default(),
             are_times: false,
             missing: rows.saturating_sub(values) + spelled,
             absent: rows.saturating_sub(values + self.nulls),

@@ -34,6 +34,9 @@ impl ColumnCounts {
         if values == 0 || self.count(Kind::Whole) > 0 {
             return None;
         }
+        if self.is_of_split_source(rules) {
+            self.note_mixed_decimals(findings);
+        }
         let is_column_of = |count: u64| {
             count == values
                 || (count > 0 && share(values - count, values) <= rules.max_odd_fraction)
@@ -60,6 +63,7 @@ impl ColumnCounts {
                 findings.rounded.push(self.named(&long));
                 findings.is_rounded_beyond_decimal |= self.count(Kind::LongWideFloat) > 0;
             }
+            self.note_point_groups(rules, findings);
             return Some(self.note_values(r#type, is_number, rules, findings));
         }
         if is_column_of(self.sum(Kind::is_date)) {

@@ -3,9 +3,9 @@
 //! A comma or a point before three digits, as in `1.298`, may be either separator. Other numbers show
 //! their decimal separator: `58,05` and `1.298,50` have a decimal comma.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem};
 
-use feedline_schemas::csv_cell::is_group_space;
+use feedline_schemas::csv_cell::{are_indian_groups, is_group_space};
 
 use super::kind::{Kind, is_currency_sign};
 
@@ -35,7 +35,7 @@ impl Separators {
         let (sign, other) = if is_comma { (',', '.') } else { ('.', ',') };
         let (whole, part) = mantissa.rsplit_once(sign)?;
         let is_part = !part.is_empty() && are_digits(part) && exponent.is_none_or(are_digits);
-        let groups = part.len() == 3 && exponent.is_none() && is_grouped(whole, sign);
+        let groups = exponent.is_none() && is_grouped(mantissa, sign);
         let decimal = are_digits(whole) || (whole.contains(other) && is_grouped(whole, other));
         match (is_part && groups, is_part && decimal) {
             (true, _) if is_comma => Some(Self::CommaGroups),
@@ -52,12 +52,35 @@ fn are_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true for digits, with or without `sign` before groups of three.
+/// Returns true for digits, with or without `sign` before groups of three, and for Indian groups.
 fn is_grouped(text: &str, sign: char) -> bool {
+    if sign == ',' && are_indian_groups(text) {
+        return true;
+    }
     let mut groups = text.split(sign);
     let first = groups.next().unwrap_or_default();
     let is_first = (1..=3).contains(&first.len()) && are_digits(first) && !first.starts_with('0');
     is_first && groups.all(|group| group.len() == 3 && are_digits(group))
+}
+
+/// Separators of the numbers of some cells, such as those of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct FoundSeparators {
+    comma: bool,
+    point: bool,
+    /// The same before groups of three digits, where they may separate thousands.
+    comma_groups: bool,
+    point_groups: bool,
+}
+
+impl FoundSeparators {
+    /// Adds those that a file has without the opposite ones.
+    const fn add_file(&mut self, file: Self) {
+        self.comma |= file.comma && !file.point;
+        self.point |= file.point && !file.comma;
+        self.comma_groups |= file.comma_groups && !file.point_groups;
+        self.point_groups |= file.point_groups && !file.comma_groups;
+    }
 }
 
 /// Numbers of cells by their separators.
@@ -67,14 +90,24 @@ pub(super) struct DecimalSigns {
     pub(super) commas: u64,
     /// Cells with a decimal point.
     pub(super) points: u64,
+    /// Cells with commas before groups of three digits.
+    pub(super) comma_groups: u64,
     /// Cells with points before groups of three digits.
     pub(super) point_groups: u64,
-    /// Cells among these that are no numbers with the separators of `csv`.
+    /// First cell in byte order with several groups behind commas, and with several behind points: these
+    /// separate thousands.
+    pub(super) several_groups: [Option<String>; 2],
+    /// Cells with points before groups that are no numbers with the separators of `csv`.
     pub(super) unread_groups: u64,
     /// Numbers without a sign of currency or percent that are none with the separators of `csv`, other than `1,234`.
     pub(super) unread: u64,
-    /// First cell in byte order with a decimal comma, with a decimal point, and with groups behind points.
-    pub(super) samples: [Option<String>; 3],
+    /// First cell in byte order with a decimal comma, with a decimal point, and with groups behind points
+    /// and behind commas.
+    pub(super) samples: [Option<String>; 4],
+    /// Separators of the current file.
+    file: FoundSeparators,
+    /// Separators that earlier files have without the opposite ones.
+    files: FoundSeparators,
 }
 
 impl DecimalSigns {
@@ -95,26 +128,85 @@ impl DecimalSigns {
             _ => None,
         };
         let Some(found) = found else { return };
-        self.unread += u64::from(plain.contains(&kind) && kind != Kind::SomeComma);
-        let (count, at) = match found {
-            Separators::Comma => (&mut self.commas, 0),
-            Separators::Point => (&mut self.points, 1),
+        let is_unread = plain.contains(&kind) && kind != Kind::SomeComma;
+        self.unread += u64::from(is_unread);
+        let has_several = text.matches([',', '.']).count() > 1;
+        let (count, is_in_file, at) = match found {
+            Separators::Comma => (&mut self.commas, &mut self.file.comma, 0),
+            Separators::Point => (&mut self.points, &mut self.file.point, 1),
             Separators::PointGroups => {
                 self.unread_groups += u64::from(kind == Kind::Text);
-                (&mut self.point_groups, 2)
+                let [_, several] = &mut self.several_groups;
+                keep_first(several, text, has_several);
+                (&mut self.point_groups, &mut self.file.point_groups, 2)
             }
-            Separators::CommaGroups => return,
+            Separators::CommaGroups => {
+                let [several, _] = &mut self.several_groups;
+                keep_first(several, text, has_several);
+                (&mut self.comma_groups, &mut self.file.comma_groups, 3)
+            }
         };
         *count += 1;
-        let sample = &mut self.samples[at];
-        if sample.as_deref().is_none_or(|first| text < first) {
-            *sample = Some(text.to_owned());
-        }
+        *is_in_file = true;
+        keep_first(&mut self.samples[at], text, true);
+    }
+
+    /// Begins the next file.
+    pub(super) fn end_file(&mut self) {
+        self.files.add_file(mem::take(&mut self.file));
+    }
+
+    /// Returns true if some cells have a decimal comma and others a decimal point, or if neither setting
+    /// can be right for both `720,525` and `35.021`.
+    pub(super) fn are_mixed(&self) -> bool {
+        self.are_surely_mixed() || self.are_groups_mixed()
     }
 
     /// Returns true if some cells have a decimal comma and others a decimal point.
-    pub(super) const fn are_mixed(&self) -> bool {
+    pub(super) const fn are_surely_mixed(&self) -> bool {
         self.commas > 0 && self.points > 0
+    }
+
+    /// Returns true if some cells have a comma and others a point before three digits, and no cell shows a
+    /// decimal separator.
+    pub(super) fn are_groups_mixed(&self) -> bool {
+        self.comma_groups > 0 && self.point_groups > 0 && !self.has_certain()
+    }
+
+    /// Returns true if any cell shows its decimal separator.
+    pub(super) fn has_certain(&self) -> bool {
+        self.commas + self.points > 0 || self.several_groups.iter().any(Option::is_some)
+    }
+
+    /// Returns true if any number has a comma or a point.
+    pub(super) const fn has_any(&self) -> bool {
+        self.commas + self.points + self.comma_groups + self.point_groups > 0
+    }
+
+    /// Returns true if a file has decimal commas alone, and another one decimal points.
+    pub(super) const fn are_split(&self) -> bool {
+        let files = self.all_files();
+        files.comma && files.point
+    }
+
+    /// Returns true if the numbers may have either separator, those of a file are like `720,525`, and those
+    /// of another one like `35.021`.
+    pub(super) fn are_groups_split(&self) -> bool {
+        let files = self.all_files();
+        files.comma_groups && files.point_groups && self.are_groups_mixed()
+    }
+
+    const fn all_files(&self) -> FoundSeparators {
+        let mut files = self.files;
+        files.add_file(self.file);
+        files
+    }
+}
+
+/// Keeps `text` if it comes before the kept one in byte order and `is_one`.
+fn keep_first(kept: &mut Option<String>, text: &str, is_one: bool) {
+    if is_one && kept.as_deref().is_none_or(|first| text < first) {
+        *kept = Some(text.to_owned());
     }
 }
 
@@ -170,6 +262,8 @@ mod tests {
             ("1.234e-5", Some(Point)),
             ("1,298", Some(CommaGroups)),
             ("12,345,678", Some(CommaGroups)),
+            ("66,62,530", Some(CommaGroups)),
+            ("4,05,638.55", Some(Point)),
             ("1.298", Some(PointGroups)),
             ("-12.345.678", Some(PointGroups)),
             ("1298", None),

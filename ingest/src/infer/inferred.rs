@@ -43,10 +43,21 @@ pub(crate) struct FoundColumn {
     pub(crate) samples: Vec<String>,
     /// Lines of `csv` that read the text column as numbers.
     pub(crate) number_settings: Vec<String>,
+    /// Cells that show its decimal separator, or leave it open.
+    pub(crate) separators: SeparatorSamples,
     /// True for strings, other than CSV cells, that are dates or times of ISO 8601.
     pub(crate) are_times: bool,
     /// Integers of a column of integers or decimals that no 64-bit float holds.
     pub(crate) large_integers: Option<LargeIntegers>,
+}
+
+/// Cells of a column of numbers that show its decimal separator, or leave it open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeparatorSamples {
+    /// A cell whose decimal separator is certainly the comma, such as `58,05` and `18.194.000`.
+    pub comma: Option<String>,
+    /// A cell such as `18.194` and the number that it is read as, if no cell shows the separator.
+    pub open: Option<(String, String)>,
 }
 
 /// Integers beyond 2^53, which 64-bit floats do not hold exactly.

@@ -6,7 +6,7 @@ use feedline_readers::{
     value::Value,
 };
 use feedline_schemas::{
-    csv_cell::{CellFormat, is_group_space},
+    csv_cell::{CellFormat, are_indian_groups, is_group_space},
     number::{self, MAX_EXACT},
 };
 
@@ -377,7 +377,8 @@ fn of_commas(whole: &str, part: &str) -> Kind {
     };
     let (thousand, fraction) = part.split_once('.').unwrap_or((part, ""));
     let is_behind = is_digits(thousand) && (fraction.is_empty() || is_digits(fraction));
-    if is_behind && thousand.len() == 3 && is_groups(whole, ',') {
+    let is_indian = || are_indian_groups(&format!("{whole},{thousand}"));
+    if is_behind && thousand.len() == 3 && (is_groups(whole, ',') || is_indian()) {
         return match whole.contains(',') || part.contains('.') {
             true => Kind::Thousands,
             false => Kind::SomeComma,
@@ -465,7 +466,10 @@ mod tests {
                 &["1000,14", "-0,5", "1.234,56", "1234,567"],
             ),
             (Kind::SomeComma, &["1,234", "-999,000"]),
-            (Kind::Thousands, &["1,234,567", "1,234.50"]),
+            (
+                Kind::Thousands,
+                &["1,234,567", "1,234.50", "66,62,530", "4,05,638.55"],
+            ),
             (Kind::Percent, &["17%", "-3.5 %", "3,5%"]),
             (
                 Kind::Amount,

@@ -8,15 +8,17 @@ use feedline_schemas::{
 use super::{
     missing_words::{EXPLANATION, MISSING_WORDS},
     rounded_digits::{self, DIGITS_ROUNDED, ROUNDED},
+    separator_warnings::POINT_GROUPS,
     type_warnings::{
-        AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES,
-        LOOKS_LIKE_DECIMAL_COMMA, LOOKS_LIKE_PERCENT, LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS,
+        AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_APOSTROPHES,
+        LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES, LOOKS_LIKE_DECIMAL_COMMA,
+        LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS, LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS,
         MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS, MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
     },
 };
 
 /// Begins of the explanations behind lists of columns, by the codes of their warnings.
-const EXPLANATIONS: [(&str, &str); 16] = [
+const EXPLANATIONS: [(&str, &str); 19] = [
     (
         MISSING_SPELLINGS,
         "usual spellings of a missing value are read as missing",
@@ -34,7 +36,16 @@ const EXPLANATIONS: [(&str, &str); 16] = [
     ),
     (
         MIXED_DECIMAL_SEPARATORS,
-        "numbers with a decimal comma in some rows and a decimal point in others land as text",
+        "numbers with a decimal comma in some rows and a decimal point in others",
+    ),
+    (LOOKS_LIKE_POINT_THOUSANDS, POINT_GROUPS),
+    (
+        LOOKS_LIKE_APOSTROPHES,
+        "numbers with an apostrophe between thousands land as text",
+    ),
+    (
+        LOOKS_LIKE_CODED_AMOUNTS,
+        "amounts with the code of a currency or in parentheses land as text",
     ),
     (
         LOOKS_LIKE_THOUSANDS,
@@ -174,6 +185,9 @@ mod tests {
             ("looks_like_decimal_comma", cells(&["1000,14"])),
             ("mixed_decimal_separators", cells(&["1,5", "1.5"])),
             ("looks_like_thousands", cells(&["1,234,567"])),
+            ("looks_like_point_thousands", cells(&["1.234"; 10])),
+            ("looks_like_apostrophe_thousands", cells(&["1'234"])),
+            ("looks_like_coded_amounts", cells(&["EUR 5.50"])),
             ("looks_like_spaced_thousands", cells(&["12 345"])),
             ("looks_like_percent", cells(&["17%"])),
             ("looks_like_currency", cells(&["$5"])),

@@ -20,6 +20,8 @@ pub(super) struct NumberNotation {
     pub(super) kinds: BTreeSet<Kind>,
     /// True if any number with a decimal comma has groups of thousands.
     pub(super) has_grouped_commas: bool,
+    /// True if any number has points before groups of three digits.
+    pub(super) has_point_groups: bool,
     /// True if any number has a decimal point.
     pub(super) has_points: bool,
     /// Separators of the numbers of all columns.
@@ -50,6 +52,10 @@ impl NumberNotation {
             let commas = [Kind::SpacedComma, Kind::DecimalComma, Kind::SomeComma];
             let has_comma = commas.iter().any(|kind| self.has(*kind));
             return Some((has_comma.then_some(','), Some(' ')));
+        }
+        let has_groups = self.has_point_groups && !self.has_points && !self.has(Kind::Thousands);
+        if has_groups && has_commas && !has_points {
+            return Some((Some(','), Some('.')));
         }
         let has_thousands = self.has(Kind::Thousands) || self.has(Kind::SomeComma);
         let may_be_decimal = has_thousands && !self.has(Kind::Thousands) && !self.has_points;
@@ -112,13 +118,23 @@ impl ColumnCounts {
         let found: BTreeSet<Kind> = kinds.into_iter().filter(|k| self.count(*k) > 0).collect();
         let numbers = self.sum(|kind| kind.is_number() || found.contains(&kind));
         let is_mixed = self.decimal_signs.are_mixed();
-        if found.is_empty() || is_mixed || numbers * 10 < self.values() * 9 {
+        let is_unclear = is_mixed || separators.is_split;
+        let is_default = csv.decimal_separator.is_none() && csv.thousands_separator.is_none();
+        if let Some(sign) = self.marked_numbers.separator()
+            && is_default
+            && !is_unclear
+            && self.has_marked_numbers(self.sum(Kind::is_number))
+        {
+            return vec![format!("thousands_separator = \"{sign}\"")];
+        }
+        if found.is_empty() || is_unclear || numbers * 10 < self.values() * 9 {
             return Vec::new();
         }
         let notation = NumberNotation {
             amounts: self.amounts.clone(),
             kinds: found,
             has_grouped_commas: self.has_grouped_commas || self.decimal_signs.point_groups > 0,
+            has_point_groups: self.decimal_signs.point_groups > 0,
             has_points: self.decimal_signs.points > 0,
             separators,
         };

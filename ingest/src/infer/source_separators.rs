@@ -17,29 +17,40 @@ pub(super) struct SourceSeparators {
     pub(super) has_points: bool,
     /// True if numbers have points before groups of three digits.
     pub(super) has_point_groups: bool,
+    /// True if some files have the comma and others the point, so that no setting reads all of them.
+    pub(super) is_split: bool,
+    /// True if `csv` or a number such as `18,194,000` shows the meaning of a point before three digits.
+    pub(super) is_point_known: bool,
 }
 
 impl SourceSeparators {
     /// Separators of the columns whose cells are nearly all numbers. A column with both decimal separators
-    /// decides only where no other one does.
+    /// decides only where no other one does. Several groups, as in `18.194.000`, decide too.
     pub(super) fn of(columns: &[ColumnCounts], csv: &CsvConfig) -> Self {
         let columns = columns.iter().filter(|column| column.has_number_cells());
         let signs: Vec<&DecimalSigns> = columns.map(|column| &column.decimal_signs).collect();
         let has = |is: fn(&DecimalSigns) -> bool| signs.iter().any(|signs| is(signs));
         let has_points = has(|signs| signs.points > 0 && signs.commas == 0);
+        let has_groups = has(|signs| signs.points == 0 && signs.several_groups[1].is_some());
         let has_commas = has(|signs| signs.commas > 0 && signs.points == 0)
-            || (!has_points && has(DecimalSigns::are_mixed));
+            || (!has_points && has(DecimalSigns::are_surely_mixed))
+            || (!has_points && has_groups && csv.decimal_separator != Some('.'));
+        let is_set = csv.decimal_separator.is_some() || csv.thousands_separator.is_some();
+        let is_open = !is_set && !has(DecimalSigns::has_certain);
         Self {
             has_commas: has_commas || csv.decimal_separator == Some(','),
             has_points,
             has_point_groups: has(|signs| signs.point_groups > 0),
+            is_split: has(DecimalSigns::are_split)
+                || (is_open && has(DecimalSigns::are_groups_split)),
+            is_point_known: is_set || has(|signs| signs.several_groups[0].is_some()),
         }
     }
 }
 
 impl ColumnCounts {
     /// Returns true if nearly all cells are numbers in some notation.
-    fn has_number_cells(&self) -> bool {
+    pub(super) fn has_number_cells(&self) -> bool {
         let others = self.decimal_signs.unread + self.count(Kind::SomeComma);
         let marked: u64 = MARKED.iter().map(|kind| self.count(*kind)).sum();
         let numbers = self.sum(Kind::is_number) + others + marked;
@@ -147,6 +158,24 @@ mod tests {
             assert_eq!(followed.types["c1"], ColumnType::Int64);
             assert_eq!(followed.warnings, []);
         }
+    }
+
+    #[test]
+    fn amounts_with_points_between_thousands_get_all_settings_that_read_them() {
+        let rows = ["€3.287 779,99", "€8.855 2138,93"];
+        let settings = |csv: &[(&str, char)]| infer(&rows, csv).columns[0].number_settings.clone();
+        let all = [
+            "decimal_separator = \",\"",
+            "thousands_separator = \".\"",
+            "currency = \"€\"",
+        ];
+        assert_eq!(settings(&[]), all);
+        assert_eq!(settings(&GERMAN[..1]), all[1..]);
+        let found = infer(&rows, &GERMAN[..1]);
+        let advice = message(&found, "looks_like_currency", "c0").unwrap();
+        let keys = "set `csv.thousands_separator = \".\"` and `csv.currency = \"€\"`";
+        assert!(advice.contains(keys), "{advice}");
+        assert_eq!(settings(&GERMAN), all[2..]);
     }
 
     #[test]

@@ -132,6 +132,12 @@ impl Survey {
         at.is_some_and(|at| self.columns[*at].index.is_restarting(self.rows))
     }
 
+    /// Returns true if the integers of a column rise from row to row and seldom begin again, in such a survey.
+    pub(crate) fn has_rising_index(&self, name: &str) -> bool {
+        let at = self.by_key.get(name);
+        at.is_some_and(|at| self.columns[*at].index.is_rising(self.rows))
+    }
+
     /// Sets the places of the records to be added, for messages.
     pub(crate) fn set_places(&mut self, places: RecordPlaces) {
         self.places = places;
@@ -169,6 +175,10 @@ impl Survey {
 
     /// Adds a record. A bad one has no effect on columns.
     pub(crate) fn add(&mut self, record: &Record) {
+        if self.places.ends_file(self.seen) {
+            let columns = self.columns.iter_mut();
+            columns.for_each(|column| column.decimal_signs.end_file());
+        }
         self.seen += 1;
         if let Record::Bad { reason, detail, .. } = record {
             return self.add_bad(reason, detail);
@@ -324,6 +334,7 @@ impl Survey {
                 (None, None) => column.decide(rules, &mut findings),
             };
             let mut shown = column.shown(r#type, self.rows);
+            shown.separators = column.separator_samples(self.format);
             if r#type == Some(ColumnType::Utf8) {
                 shown.number_settings = column.number_settings(&config.csv, separators);
                 shown.are_times = column.are_times(rules.max_odd_fraction);

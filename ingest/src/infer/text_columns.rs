@@ -28,6 +28,10 @@ impl ColumnCounts {
         is_number: impl Fn(Kind) -> bool,
         findings: &mut ColumnFindings,
     ) {
+        if self.is_of_split_source(rules) {
+            // Another warning names it.
+            return;
+        }
         let values = self.values();
         let is_most = |count: u64| count * 10 >= values * 9;
         let numbers = self.sum(&is_number);
@@ -63,6 +67,8 @@ impl ColumnCounts {
                 false => &mut findings.other_percents,
             };
             percents.push(self.named(&[Kind::Percent]));
+        } else if rules.has_csv && self.has_marked_numbers(of(&thousands) + numbers) {
+            self.note_marked_numbers(findings);
         } else if self.count(Kind::UnclearDate) > 0
             && is_most(of(&UNCLEAR_DATES) + self.worded_dates)
         {
@@ -84,12 +90,22 @@ impl ColumnCounts {
         signs.are_mixed() && all * 10 >= self.values() * 9
     }
 
-    /// Collects a column with both decimal separators, with a cell of each.
-    fn note_mixed_decimals(&self, findings: &mut ColumnFindings) {
-        let [comma, point, _] = &self.decimal_signs.samples;
-        findings
-            .mixed_decimals
-            .push(self.named_with([comma.as_ref(), point.as_ref()]));
+    /// Returns true if nearly all cells are numbers, some with marks such as apostrophes; `others` are without.
+    pub(super) fn has_marked_numbers(&self, others: u64) -> bool {
+        let marked = self.marked_numbers.count();
+        marked > 0 && (marked + others) * 10 >= self.values() * 9
+    }
+
+    /// Collects a column of numbers with such marks.
+    fn note_marked_numbers(&self, findings: &mut ColumnFindings) {
+        let named = self.named_with([self.marked_numbers.sample.as_ref(), None]);
+        match self.marked_numbers.separator() {
+            Some(sign) => {
+                findings.apostrophes.push(named);
+                findings.apostrophe = findings.apostrophe.or(Some(sign));
+            }
+            None => findings.coded_amounts.push(named),
+        }
     }
 
     /// Number of cells with points before groups of three digits that only `csv.thousands_separator` reads:
@@ -109,7 +125,7 @@ impl ColumnCounts {
     /// Collects a column of numbers in a notation with a decimal comma, with some cells of the kinds
     /// `commas`.
     fn note_decimal_commas(&self, commas: &[Kind], findings: &mut ColumnFindings) {
-        let [comma, _, groups] = &self.decimal_signs.samples;
+        let [comma, _, groups, _] = &self.decimal_signs.samples;
         let item = match self.count_all(commas) {
             0 => self.named_with([comma.as_ref(), groups.as_ref()]),
             _ => self.named(commas),
@@ -184,6 +200,7 @@ impl ColumnCounts {
         findings.amounts.push(self.named(&[Kind::Amount]));
         let notation = &mut findings.amount_notation;
         notation.separators = rules.separators;
+        notation.has_point_groups |= self.decimal_signs.point_groups > 0;
         notation.has_points |= self.decimal_signs.points > 0;
         notation.amounts.extend(self.amounts.iter().copied());
         notation.has_grouped_commas |= self.has_grouped_commas;

@@ -11,9 +11,11 @@ use feedline_schemas::{
 };
 
 use super::{
+    marked_numbers::APOSTROPHES,
     missing_words::{EXPLANATION, MISSING_WORDS},
     number_settings::{NumberNotation, has_csv_table},
     rounded_digits::{self, DIGITS_ROUNDED},
+    separator_warnings::SET_POINTS,
     source_separators::SourceSeparators,
     version_numbers::VERSION_IS_NUMBER,
 };
@@ -28,6 +30,9 @@ pub(super) const LEADING_ZEROS: &str = "leading_zeros";
 pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
 pub(super) const MIXED_DECIMAL_SEPARATORS: &str = "mixed_decimal_separators";
 pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
+pub(super) const LOOKS_LIKE_POINT_THOUSANDS: &str = "looks_like_point_thousands";
+pub(super) const LOOKS_LIKE_APOSTROPHES: &str = "looks_like_apostrophe_thousands";
+pub(super) const LOOKS_LIKE_CODED_AMOUNTS: &str = "looks_like_coded_amounts";
 pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
 pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
@@ -42,7 +47,7 @@ const OTHER_TYPES_LANDED: &str = "other_types_landed";
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 18] = [
+pub(crate) const TYPE_WARNINGS: [&str; 21] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
@@ -51,6 +56,9 @@ pub(crate) const TYPE_WARNINGS: [&str; 18] = [
     LOOKS_LIKE_DECIMAL_COMMA,
     MIXED_DECIMAL_SEPARATORS,
     LOOKS_LIKE_THOUSANDS,
+    LOOKS_LIKE_POINT_THOUSANDS,
+    LOOKS_LIKE_APOSTROPHES,
+    LOOKS_LIKE_CODED_AMOUNTS,
     LOOKS_LIKE_SPACES,
     LOOKS_LIKE_PERCENT,
     LOOKS_LIKE_CURRENCY,
@@ -90,6 +98,12 @@ pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Wa
             SET,
             [csv.thousands_separator, csv.decimal_separator].contains(&Some(',')),
         ),
+        (LOOKS_LIKE_POINT_THOUSANDS, _) => (SET_POINTS, csv.thousands_separator == Some('.')),
+        (LOOKS_LIKE_APOSTROPHES, _) => (
+            SET,
+            csv.thousands_separator
+                .is_some_and(|sign| APOSTROPHES.contains(&sign)),
+        ),
         (LOOKS_LIKE_SPACES, _) => (SET, csv.thousands_separator.is_some_and(is_group_space)),
         (LOOKS_LIKE_PERCENT, _) => (SET, csv.percent),
         (LOOKS_LIKE_CURRENCY, _) => (SET, csv.currency.is_some()),
@@ -123,17 +137,20 @@ fn has_advised_dates(message: &str, config: &SourceConfig) -> bool {
     !others.contains('"')
 }
 
-/// Returns false for a landed warning about times in strings if all its columns have a declared
-/// type.
+/// Returns false for a landed warning about times in strings, or about points before three digits, if all its
+/// columns have a declared type, or if `csv` sets the point as the decimal separator.
 pub(crate) fn has_open_columns(warning: &Warning, config: &SourceConfig) -> bool {
     let message = warning.message.as_str();
     let columns = config.contract.column.iter();
     let declared = columns.filter(|(name, column)| {
         column.r#type.is_some() && message.contains(&format!("`{name}` (`"))
     });
-    warning.code != TEXT_TIMES
-        || message.contains(" more column")
+    let is_of_points = warning.code == LOOKS_LIKE_POINT_THOUSANDS;
+    let is_decided = is_of_points && config.csv.decimal_separator == Some('.');
+    let is_open = message.contains(" more column")
         || declared.count() < message.matches("` (`").count()
+        || !(is_of_points || warning.code == TEXT_TIMES);
+    is_open && !is_decided
 }
 
 /// Returns true if a warning about odd values matches the contract's current handling of them.
@@ -165,9 +182,16 @@ pub(super) struct ColumnFindings {
     pub(super) decimal_commas: Vec<String>,
     /// Columns with a decimal comma in some cells and a decimal point in others.
     pub(super) mixed_decimals: Vec<String>,
-    /// True if any of them has groups of thousands.
+    /// Columns of numbers whose points may separate thousands.
+    pub(super) point_groups: Vec<String>,
+    /// True if any of `decimal_commas` has groups of thousands.
     pub(super) has_grouped_commas: bool,
     pub(super) thousands: Vec<String>,
+    /// Columns of numbers with an apostrophe between thousands, and that of the first of them.
+    pub(super) apostrophes: Vec<String>,
+    pub(super) apostrophe: Option<char>,
+    /// Columns of amounts with the code of a currency or in parentheses.
+    pub(super) coded_amounts: Vec<String>,
     pub(super) spaces: Vec<String>,
     pub(super) space_notation: NumberNotation,
     pub(super) percents: Vec<String>,
@@ -208,6 +232,8 @@ impl ColumnFindings {
             .into_iter()
             .chain(notations)
             .chain([self.warn_of_mixed_decimals(config)])
+            .chain([self.warn_of_point_groups()])
+            .chain(self.warn_of_marked_numbers(config))
             .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
             .chain([self.warn_of_landed_types(config.contract.types)])
@@ -378,27 +404,6 @@ impl ColumnFindings {
                 "set `csv.decimal_separator = \",\"` to read them as numbers",
             ),
         }
-    }
-
-    /// Text columns of numbers with either decimal separator.
-    fn warn_of_mixed_decimals(&self, config: &SourceConfig) -> Option<Warning> {
-        let comma = match config.csv.decimal_separator {
-            Some(',') => "without `csv.decimal_separator` for those with a point",
-            _ => "with `csv.decimal_separator = \",\"` for those with a comma",
-        };
-        warn_of_columns(
-            MIXED_DECIMAL_SEPARATORS,
-            "dataset.sql",
-            &self.mixed_decimals,
-            &format!(
-                "numbers with a decimal comma in some rows and a decimal point in others land as text, and `csv.decimal_separator` \
-                 reads one of both; declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`: \
-                 where no cell has groups of thousands, `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '.') as \
-                 double) as \"COLUMN\" from \"{}\"` reads both; or where each file has one of both, give the files of each separator \
-                 a `[[source]]` of their own, {comma}, and list both sources in `dataset.sources`",
-                config.name
-            ),
-        )
     }
 
     /// Text columns of numbers with a percent sign, which `csv.percent` reads if they have the separators of `csv`.

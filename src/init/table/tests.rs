@@ -434,6 +434,35 @@ fn a_first_column_without_a_name_is_a_row_number_where_the_others_have_one() {
 }
 
 #[test]
+fn the_index_of_pandas_is_no_feature_by_its_name_or_by_integers_that_rise() {
+    let dropped = |name: &str, has_rising_index: bool, kind: ColumnType| {
+        let index = ColumnPreview {
+            has_rising_index,
+            ..column(name, kind, 90, 40)
+        };
+        let table = preview(vec![
+            column("age", ColumnType::Int64, 90, 40),
+            index,
+            column("price", ColumnType::Float64, 90, 90),
+        ]);
+        let found = ColumnRoles::decide(&table, Some("price")).unwrap();
+        let mut dropped = found.dropped.into_iter();
+        dropped.next().map(|dropped| dropped.reason)
+    };
+    let by_name = Some("the index that pandas writes, by its name".to_owned());
+    let rising = Some("a row number by its name".to_owned());
+    let int = ColumnType::Int64;
+    assert_eq!(dropped("__index_level_0__", false, int), by_name);
+    let level = dropped("__index_level_1__", false, ColumnType::Float64);
+    assert_eq!(level, by_name);
+    for name in ["index", "Unnamed: 0", "Unnamed: 0.1"] {
+        assert_eq!(dropped(name, true, int), rising, "{name}");
+        assert_eq!(dropped(name, false, int), None, "{name}");
+    }
+    assert_eq!(dropped("year", true, int), None);
+}
+
+#[test]
 fn strings_of_iso_dates_are_the_time_of_a_split_and_no_feature() {
     let dates = ColumnPreview {
         are_times: true,
@@ -518,6 +547,19 @@ fn a_target_with_both_decimal_separators_gets_the_query_that_reads_both() {
         "{mixed}"
     );
     assert!(with("`x` (`1,5`, `1.5`): numbers").contains("regexp_like("));
+}
+
+#[test]
+fn a_target_of_files_with_different_decimal_separators_gets_the_advice_of_two_sources() {
+    let target = column("y", ColumnType::Utf8, 1000, 900);
+    let mut table = preview(vec![column("age", ColumnType::Int64, 1000, 40), target]);
+    let message = "`y` (`1,5`, `1.5`): numbers";
+    table.warnings =
+        vec![Warning::new("mixed_decimal_separators", message).with_key("dataset.sources")];
+    let found = ColumnRoles::decide(&table, Some("y")).unwrap();
+    let said = found.decisions.concat();
+    assert!(said.contains("a `[[source]]` of their own"), "{said}");
+    assert!(!said.contains("try_cast("), "{said}");
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Numbers in strings with marks that no default of `csv` reads: apostrophes between thousands, codes of
+//! currencies, and parentheses around negative amounts.
+
+use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat};
+
+/// Apostrophes between thousands: those of keyboards and of typography.
+pub(super) const APOSTROPHES: [char; 2] = ['\'', '\u{2019}'];
+/// Codes of currencies in front of amounts or behind them.
+const CURRENCY_CODES: [&str; 22] = [
+    "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HUF", "INR", "JPY", "KRW",
+    "MXN", "NOK", "NZD", "PLN", "RUB", "SEK", "TRY", "USD", "ZAR",
+];
+
+/// Numbers of the cells of a column that are text by such marks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MarkedNumbers {
+    /// Cells with each of the apostrophes and without other marks.
+    apostrophes: [u64; 2],
+    /// Cells with the code of a currency or in parentheses.
+    amounts: u64,
+    /// The first of all of them in byte order.
+    pub(super) sample: Option<String>,
+}
+
+impl MarkedNumbers {
+    /// Counts a text without spaces around it.
+    pub(super) fn add(&mut self, text: &str) {
+        let mut signs = APOSTROPHES.into_iter().zip(&mut self.apostrophes);
+        if let Some((_, count)) = signs.find(|(sign, _)| is_number(text, *sign)) {
+            *count += 1;
+        } else if is_amount(text) {
+            self.amounts += 1;
+        } else {
+            return;
+        }
+        if self.sample.as_deref().is_none_or(|first| text < first) {
+            self.sample = Some(text.to_owned());
+        }
+    }
+
+    /// Number of such cells.
+    pub(super) fn count(&self) -> u64 {
+        self.apostrophes.iter().sum::<u64>() + self.amounts
+    }
+
+    /// Thousands separator that reads all of them; `None` if there is none.
+    pub(super) const fn separator(&self) -> Option<char> {
+        match (self.apostrophes, self.amounts) {
+            ([straight, 0], 0) if straight > 0 => Some(APOSTROPHES[0]),
+            ([0, curved], 0) if curved > 0 => Some(APOSTROPHES[1]),
+            _ => None,
+        }
+    }
+}
+
+/// Returns true for a number with a decimal point that has `sign` between thousands.
+fn is_number(text: &str, sign: char) -> bool {
+    text.contains(sign) && is_read(text, sign)
+}
+
+/// Returns true for a number with a decimal point, with or without `sign` between thousands.
+fn is_read(text: &str, sign: char) -> bool {
+    let csv = CsvConfig {
+        thousands_separator: Some(sign),
+        ..CsvConfig::default()
+    };
+    CellFormat::new(&csv).number(text).is_some()
+}
+
+/// Returns true for a number with the code of a currency or in parentheses.
+fn is_amount(text: &str) -> bool {
+    let inside = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let shown = inside.unwrap_or(text).trim();
+    let coded = CURRENCY_CODES.iter().find_map(|code| {
+        let number = shown
+            .strip_prefix(*code)
+            .or_else(|| shown.strip_suffix(*code));
+        number.map(str::trim)
+    });
+    let has_mark = inside.is_some() || coded.is_some();
+    let number = coded.unwrap_or(shown);
+    let mut signs = [','].into_iter().chain(APOSTROPHES);
+    has_mark && signs.any(|sign| is_read(number, sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_readers::{record::Record, value::Value};
+    use feedline_schemas::config::PaginationKind;
+
+    use crate::infer::{Inferred, Survey};
+
+    fn infer(cells: &[&str]) -> Inferred {
+        let config = crate::testing::config("http://h/", PaginationKind::Page);
+        let mut survey = Survey::new(&config);
+        for cell in cells {
+            let entries = vec![("x".to_owned(), Value::Cell((*cell).to_owned()))];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        survey.infer(&config)
+    }
+
+    #[test]
+    fn numbers_with_other_marks_are_named_with_the_setting_or_query_that_reads_them() {
+        let apostrophe = "set `csv.thousands_separator = \"'\"`";
+        let typographic = "set `csv.thousands_separator = \"\u{2019}\"`";
+        let query = "regexp_replace(\"COLUMN\", '[^0-9.(-]', '', 'g')";
+        for (cells, code, part) in [
+            (&["18'194", "679"][..], "apostrophe_thousands", apostrophe),
+            (&["2'138.93", "5.5"], "apostrophe_thousands", apostrophe),
+            (&["7\u{2019}810.35"], "apostrophe_thousands", typographic),
+            (&["CHF 7'810.35"], "coded_amounts", query),
+            (&["EUR 779.99", "5,243.64 EUR"], "coded_amounts", query),
+            (&["(3,220.01)", "3,213.46"], "coded_amounts", query),
+        ] {
+            let found = infer(cells);
+            let [warning] = &found.warnings[..] else {
+                panic!("{cells:?}: {:?}", found.warnings)
+            };
+            assert_eq!(warning.code, format!("looks_like_{code}"), "{cells:?}");
+            assert!(warning.message.contains(part), "{warning:?}");
+            let settings = &found.columns[0].number_settings;
+            assert_eq!(settings.is_empty(), part == query, "{cells:?}");
+        }
+        for cells in [["7'81", "rock'n'roll"], ["(a)", "b"], ["SKU 12", "TOP 5"]] {
+            assert_eq!(infer(&cells).warnings, [], "{cells:?}");
+        }
+    }
+}

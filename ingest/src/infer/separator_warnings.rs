@@ -1,0 +1,307 @@
+//! Warnings about decimal separators that no setting of `csv` decides, or that may be read wrong.
+
+use feedline_schemas::{config::SourceConfig, csv_cell::CellFormat, report::Warning};
+
+use super::{
+    column_counts::ColumnCounts,
+    decide::Rules,
+    inferred::SeparatorSamples,
+    marked_numbers::APOSTROPHES,
+    source_separators::SourceSeparators,
+    type_warnings::{
+        ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS,
+        LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, warn_of_columns,
+    },
+};
+
+/// Begin of the explanation of points that may separate thousands.
+pub(super) const POINT_GROUPS: &str = "a point before three digits may separate thousands";
+/// Begin of the advice about them.
+pub(super) const SET_POINTS: &str = "? Set `csv.";
+/// Fewest numbers with three decimals each that are asked about where nothing else shows a separator. Of
+/// fewer numbers all have three by chance.
+const MIN_ASKED: u64 = 10;
+
+impl ColumnCounts {
+    /// Returns true for a column of numbers with a separator in a source whose files have different ones.
+    pub(super) fn is_of_split_source(&self, rules: Rules<'_>) -> bool {
+        let is_split = rules.has_csv && rules.separators.is_split;
+        is_split && self.decimal_signs.has_any() && self.has_number_cells()
+    }
+
+    /// Collects a column with both decimal separators, with a cell of each.
+    pub(super) fn note_mixed_decimals(&self, findings: &mut ColumnFindings) {
+        let [comma, point, point_groups, comma_groups] = &self.decimal_signs.samples;
+        let comma = comma.as_ref().or(comma_groups.as_ref());
+        let point = point.as_ref().or(point_groups.as_ref());
+        findings
+            .mixed_decimals
+            .push(self.named_with([comma, point]));
+    }
+
+    /// Collects a column of numbers that have a point before three digits, where the point is a decimal one
+    /// by default alone.
+    pub(super) fn note_point_groups(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let SourceSeparators {
+            has_commas,
+            has_points,
+            is_split,
+            is_point_known,
+            ..
+        } = rules.separators;
+        let signs = &self.decimal_signs;
+        let is_decided = has_points || is_split || is_point_known || signs.has_certain();
+        let is_asked = signs.point_groups >= MIN_ASKED || (has_commas && signs.point_groups > 0);
+        if rules.has_csv && is_asked && !is_decided {
+            let [_, _, groups, _] = &signs.samples;
+            findings
+                .point_groups
+                .push(self.named_with([groups.as_ref(), None]));
+        }
+    }
+
+    /// Cells that show the decimal separator, or leave it open. They are read in `format`.
+    pub(super) fn separator_samples(&self, format: CellFormat) -> SeparatorSamples {
+        let signs = &self.decimal_signs;
+        if !self.has_number_cells() {
+            return SeparatorSamples::default();
+        }
+        let [comma, _, point_groups, comma_groups] = &signs.samples;
+        let [_, several] = &signs.several_groups;
+        let open = point_groups.as_ref().or(comma_groups.as_ref());
+        let open = open.filter(|_| !signs.has_certain());
+        SeparatorSamples {
+            comma: comma.as_ref().or(several.as_ref()).cloned(),
+            open: open.and_then(|cell| Some((cell.clone(), format.number(cell)?.into_owned()))),
+        }
+    }
+}
+
+impl ColumnFindings {
+    /// Columns of numbers with either decimal separator.
+    pub(super) fn warn_of_mixed_decimals(&self, config: &SourceConfig) -> Option<Warning> {
+        if self.separators.is_split {
+            return warn_of_columns(
+                MIXED_DECIMAL_SEPARATORS,
+                "dataset.sources",
+                &self.mixed_decimals,
+                "numbers with a decimal comma in some rows and a decimal point in others: some files have the one, and others the \
+                 other, so no setting of `csv` reads all files, and where a number such as `1.234` is read, it is wrong in some \
+                 of them; give the files of each separator a `[[source]]` of their own, with `csv.decimal_separator = \",\"` and \
+                 `csv.thousands_separator = \".\"` for those with a decimal comma, with `csv.thousands_separator = \",\"` for \
+                 those with a decimal point and commas between thousands, and list both sources in `dataset.sources`",
+            );
+        }
+        let comma = match config.csv.decimal_separator {
+            Some(',') => "without `csv.decimal_separator` for those with a point",
+            _ => "with `csv.decimal_separator = \",\"` for those with a comma",
+        };
+        warn_of_columns(
+            MIXED_DECIMAL_SEPARATORS,
+            "dataset.sql",
+            &self.mixed_decimals,
+            &format!(
+                "numbers with a decimal comma in some rows and a decimal point in others land as text, and `csv.decimal_separator` \
+                 reads one of both; declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`: \
+                 where no cell has groups of thousands, `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '.') as \
+                 double) as \"COLUMN\" from \"{}\"` reads both; or where each file has one of both, give the files of each separator \
+                 a `[[source]]` of their own, {comma}, and list both sources in `dataset.sources`",
+                config.name
+            ),
+        )
+    }
+
+    /// Text columns of numbers with marks that no default of `csv` reads.
+    pub(super) fn warn_of_marked_numbers(&self, config: &SourceConfig) -> [Option<Warning>; 2] {
+        let sign = self.apostrophe.unwrap_or(APOSTROPHES[0]);
+        [
+            warn_of_columns(
+                LOOKS_LIKE_APOSTROPHES,
+                "csv.thousands_separator",
+                &self.apostrophes,
+                &format!(
+                    "numbers with an apostrophe between thousands land as text; set `csv.thousands_separator = \"{sign}\"` to read \
+                     them as numbers"
+                ),
+            ),
+            warn_of_columns(
+                LOOKS_LIKE_CODED_AMOUNTS,
+                "dataset.sql",
+                &self.coded_amounts,
+                &format!(
+                    "amounts with the code of a currency or in parentheses land as text, which no key of `csv` reads as numbers; a \
+                     query in `dataset.sql` does, where all have a decimal point and one currency: `select * except (\"COLUMN\"), \
+                     try_cast(replace(regexp_replace(\"COLUMN\", '[^0-9.(-]', '', 'g'), '(', '-') as double) as \"COLUMN\" from \
+                     \"{}\"`",
+                    config.name
+                ),
+            ),
+        ]
+    }
+
+    /// Columns of numbers whose points may separate thousands.
+    pub(super) fn warn_of_point_groups(&self) -> Option<Warning> {
+        let reason = match self.separators.has_commas {
+            true => ", and the comma is the decimal separator of other numbers",
+            false => ", and each number of the column with a point has three digits behind it",
+        };
+        warn_of_columns(
+            LOOKS_LIKE_POINT_THOUSANDS,
+            "csv.thousands_separator",
+            &self.point_groups,
+            &format!(
+                "{POINT_GROUPS}{reason}: is `1.234` 1.234 there, as it is read, or 1234{SET_POINTS}decimal_separator = \",\"` and \
+                 `csv.thousands_separator = \".\"` if it is 1234; if it is 1.234, set `csv.decimal_separator = \".\"`, or declare \
+                 the column `float`"
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_readers::{record::Record, value::Value};
+    use feedline_schemas::{
+        commit::FilePart, config::PaginationKind, record::ColumnType, report::Warning,
+    };
+
+    use crate::infer::{Inferred, Survey};
+
+    /// The columns of files with these rows, whose cells are separated by spaces.
+    fn infer(files: &[&[&str]], decimal: Option<char>) -> Inferred {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        config.csv.decimal_separator = decimal;
+        config.csv.thousands_separator = decimal.filter(|c| *c == ',').map(|_| '.');
+        let mut survey = Survey::new(&config);
+        for (number, rows) in files.iter().enumerate() {
+            for row in *rows {
+                let cells = row.split(' ').enumerate();
+                let entries =
+                    cells.map(|(at, cell)| (format!("c{at}"), Value::Cell(cell.to_owned())));
+                survey.add(&Record::Value(Value::Object(entries.collect())));
+            }
+            let part = FilePart {
+                url: format!("in/{number}.csv"),
+                records: rows.len() as u64,
+            };
+            survey.places_mut().push_file("in", &part);
+        }
+        survey.infer(&config)
+    }
+
+    fn check(found: &Inferred, code: &str, columns: &str) -> Warning {
+        let [warning] = &found.warnings[..] else {
+            panic!("{:?}", found.warnings)
+        };
+        assert_eq!(warning.code, code);
+        let begin = format!("{columns}: ");
+        assert!(warning.message.starts_with(&begin), "{warning:?}");
+        warning.clone()
+    }
+
+    const MIXED: &str = "mixed_decimal_separators";
+    const POINTS: &str = "looks_like_point_thousands";
+
+    #[test]
+    fn files_with_different_separators_get_no_setting_and_all_their_numbers_are_named() {
+        let german = ["7.833,54 720,525 38.746 5", "588,49 54,688 59.411 7"];
+        let us = ["6937.15 35.021 50494 6", "964.69 726.053 6336 8"];
+        let us_groups = ["6,937.15 35.021 50,494 6", "964.69 726.053 6,336 8"];
+        for other in [us, us_groups] {
+            for files in [[&german[..], &other[..]], [&other[..], &german[..]]] {
+                for decimal in [None, Some(',')] {
+                    let found = infer(&files, decimal);
+                    let columns = "`c0` (`588,49`, `6";
+                    let [warning] = &found.warnings[..] else {
+                        panic!("{:?}", found.warnings)
+                    };
+                    assert_eq!(warning.code, MIXED);
+                    assert!(warning.message.starts_with(columns), "{warning:?}");
+                    for part in ["`c1` (`54,688`, `35.021`)", "`c2` (", "`dataset.sources`"] {
+                        assert!(warning.message.contains(part), "{part}: {warning:?}");
+                    }
+                    assert!(!warning.message.contains("`c3`"), "{warning:?}");
+                    let mut columns = found.columns.iter();
+                    assert!(columns.all(|column| column.number_settings.is_empty()));
+                }
+            }
+        }
+        // In one file, they leave other columns their settings.
+        let both = [&german[..], &us[..]].concat();
+        let found = infer(&[&both[..]], None);
+        assert!(found.warnings.len() > 1, "{:?}", found.warnings);
+    }
+
+    #[test]
+    fn numbers_with_a_comma_and_with_a_point_before_three_digits_have_no_common_setting() {
+        let (commas, points) = (["720,525", "54,688"], ["35.021", "726.053"]);
+        for files in [
+            &[&commas[..], &points[..]][..],
+            &[&[commas, points].concat()[..]],
+        ] {
+            let found = infer(files, None);
+            let warning = check(&found, MIXED, "`c0` (`54,688`, `35.021`)");
+            let is_split = warning.key.as_deref() == Some("dataset.sources");
+            assert_eq!(is_split, files.len() > 1, "{warning:?}");
+            assert_eq!(found.columns[0].number_settings, [""; 0]);
+        }
+        // A certain number decides.
+        let found = infer(&[&["720,525"], &["35.021"], &["58.05"]], None);
+        check(&found, "looks_like_thousands", "`c0` (`720,525`)");
+    }
+
+    #[test]
+    fn several_groups_behind_points_decide_that_the_comma_is_the_decimal_separator() {
+        let rows = ["18.194 18.194.000", "66.574 679"];
+        let found = infer(&[&rows[..]], None);
+        let codes: Vec<&str> = found.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert_eq!(codes, ["looks_like_decimal_comma", POINTS]);
+        let advice = &found.warnings[0].message;
+        let keys = "set `csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"`";
+        assert!(advice.contains(keys), "{advice}");
+        assert!(found.warnings[1].message.starts_with("`c0` (`18.194`): "));
+        let followed = infer(&[&rows[..]], Some(','));
+        assert_eq!(followed.warnings, []);
+        assert_eq!(followed.types["c0"], ColumnType::Int64);
+        let [c0, c1] = &followed.columns[..] else {
+            panic!("{:?}", followed.columns)
+        };
+        let open = ("18.194".to_owned(), "18194".to_owned());
+        assert_eq!(c0.separators.open.as_ref(), Some(&open));
+        assert_eq!(c1.separators.comma.as_deref(), Some("18.194.000"));
+        assert_eq!(c1.separators.open, None);
+    }
+
+    #[test]
+    fn points_are_asked_about_where_each_is_before_three_digits() {
+        let rows: Vec<String> = (10..30).map(|n| format!("{n}.194 {n}")).collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        let found = infer(&[&rows[..]], None);
+        let warning = check(&found, POINTS, "`c0` (`10.194`)");
+        assert!(
+            warning
+                .message
+                .contains("is `1.234` 1.234 there, as it is read, or 1234? Set `csv.decimal")
+        );
+        assert_eq!(infer(&[&rows[..]], Some('.')).warnings, []);
+        // Beside certain decimal commas a few are enough.
+        for comma in ["779,99€", "85,0%"] {
+            let row = format!("18.194 {comma}");
+            let found = infer(&[&[row.as_str()]], None);
+            let mut warnings = found.warnings.iter();
+            let warning = warnings.find(|warning| warning.code == POINTS);
+            let message = &warning.unwrap().message;
+            assert!(
+                message.contains("comma is the decimal separator"),
+                "{message}"
+            );
+        }
+        // A number with another number of decimals, in any column, shows the separator.
+        for more in ["0.194 5", "12.5 5", "12.194 0.5"] {
+            let mut rows = rows.clone();
+            rows.push(more);
+            assert_eq!(infer(&[&rows[..]], None).warnings, [], "{more}");
+        }
+        assert_eq!(infer(&[&rows[..9]], None).warnings, []);
+    }
+}
