@@ -130,4 +130,6 @@ pub use steps::{NumberFormat, capped_in_train, describe_step};
 pub use tokenizer::Tokenizer;
 pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
-pub use warnings::{is_named_elsewhere, looks_like_row_number, warn_of_windowless_entities};
+pub use warnings::{
+    is_named_elsewhere, looks_like_index, looks_like_row_number, warn_of_windowless_entities,
+};

@@ -2,13 +2,14 @@
 //!
 //! A number is digits with an optional decimal separator among, before or after them, a sign in
 //! front and a power of ten (`e-3`) behind. Digits before the decimal separator may be in groups:
-//! the first of one to three that do not begin with 0, all others of three. `0.123` is no group of
-//! thousands, so most values of a source with the wrong format become missing; `1.234` there is a
-//! thousand times too large, which no rule can detect.
+//! the first of one to three that do not begin with 0, all others of three. Commas also separate
+//! Indian groups (`4,05,638`). Groups and a power of ten without decimals (`7.800E+02`) are no number.
+//! `0.123` is no group of thousands, so most values of a source with the wrong format become missing;
+//! `1.234` there is a thousand times too large, which no rule can detect.
 
 use feedline_schemas::{
     config::DatasetConfig,
-    csv_cell::separates_groups,
+    csv_cell::{join_groups, separates_groups},
     record::{ColumnType, RecordSchema},
     transform::NumberSigns,
 };
@@ -86,25 +87,19 @@ fn plain(text: &str, signs: NumberSigns) -> Option<String> {
     }
     let power = unsigned.find(['e', 'E']).unwrap_or(unsigned.len());
     let (digits, power) = unsigned.split_at(power);
-    let (whole, part) = digits.split_once(signs.decimal).unwrap_or((digits, ""));
+    let split = digits.split_once(signs.decimal);
+    let (whole, part) = split.unwrap_or((digits, ""));
     let whole = match signs.thousands {
         Some(sign) if whole.contains(|c: char| separates_groups(c, sign)) => {
-            ungrouped(whole, sign)?
+            // The separator of `7.800E+02` is a decimal one.
+            let is_scientific = split.is_none() && !power.is_empty();
+            join_groups(whole, sign).filter(|_| !is_scientific)?
         }
         _ => whole.to_owned(),
     };
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let sign = &text[..text.len() - unsigned.len()];
     (is_digits(&whole) && is_digits(part)).then(|| format!("{sign}{whole}.{part}{power}"))
-}
-
-/// The digits of groups of three.
-fn ungrouped(whole: &str, sign: char) -> Option<String> {
-    let mut groups = whole.split(|c: char| separates_groups(c, sign));
-    let first = groups.next().unwrap_or_default();
-    let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
-    let is_grouped = is_first && groups.all(|group| group.len() == 3);
-    is_grouped.then(|| whole.replace(|c: char| separates_groups(c, sign), ""))
 }
 
 #[cfg(test)]
@@ -156,6 +151,7 @@ mod tests {
         };
         check_number(english, "1,234.5", Some(1234.5));
         check_number(english, "1.5", Some(1.5));
+        check_number(english, "4,05,638.5", Some(405_638.5));
         let spaced = NumberSigns {
             decimal: ',',
             thousands: Some('\u{202f}'),
@@ -183,6 +179,8 @@ mod tests {
             ".234",
             "1.234.",
             "1.2345",
+            "7.800E+02",
+            "4.05.638",
             "1,5 e3",
             "1e",
             "1e1,5",

@@ -156,7 +156,7 @@ impl Build<'_> {
         let started = self.context.clock.monotonic();
         self.verify_sources().await?;
         let scratch = Scratch::claim(&self.context.scratch)?;
-        if let Some(query) = &self.input.query {
+        if let Some(query) = &mut self.input.query {
             let made = query
                 .run(&self.input.sources, self.context, &scratch)
                 .await?;

@@ -15,6 +15,7 @@ use feedline_schemas::{
     manifest::{DatasetCounts, Split},
     record::ColumnType,
     report::Warning,
+    row_counter::is_pandas_index,
     transform::{FittedCategories, FittedStep, InputKind, TransformArtefact},
 };
 
@@ -192,31 +193,26 @@ impl Build<'_> {
         warnings::made_of_other_rows(&found)
     }
 
-    /// Warns of a query that returns more rows than landed in the tables that it begins from, and of a cross join that repeats
-    /// rows with their target. Rows of one split key share a split, and so do rows of one time; a column or expression names
-    /// the split of each row by itself.
+    /// Warns of a query that returns more rows than it reads from the tables that it begins from, and of a join that repeats
+    /// rows of another table with their target. Rows of one split key share a split, and so do rows of one time; a column or
+    /// expression names the split of each row by itself.
     fn repeated_by_query(&self) -> Option<Warning> {
         let base = self.input.query.as_ref()?.base.as_ref()?;
         let split = &self.spec.config.split;
-        if !split.key.is_empty() || split.by.is_named() {
+        if split.by.is_named() {
             return None;
         }
-        let rows = self.input.rows;
-        if rows > base.rows {
-            let is_together = split
-                .time()
-                .is_some_and(|time| base.is_same_in_copies(time));
-            return (!is_together).then(|| warnings::sql_repeats_rows(rows, base));
+        let (rows, key, time) = (self.input.rows, &split.key[..], split.time());
+        let targets = self.spec.targets().map(|target| &target.column);
+        let repeated = targets.filter_map(|of| Some((of, base.repeated_with(of, rows)?)));
+        let repeated: Vec<_> = repeated.collect();
+        if repeated.is_empty() {
+            let is_apart = rows > base.rows && !base.keeps_copies(key, time);
+            return is_apart.then(|| warnings::sql_repeats_rows(rows, base));
         }
-        let is_apart = |target: &str| {
-            let time = split.time();
-            time.is_none_or(|time| !base.decides_too(target, time))
-        };
-        self.spec.targets().find_map(|target| {
-            let target = &target.column;
-            let table = base.repeated_by_cross_join(target, rows)?;
-            is_apart(target).then(|| warnings::cross_join_repeats_target(rows, target, table))
-        })
+        let mut repeated = repeated.into_iter();
+        let apart = repeated.find(|(_, table)| !base.keeps_copies_of(*table, key, time))?;
+        Some(warnings::query_repeats_target(rows, apart.0, apart.1))
     }
 
     /// Warns of classes that had other ids in the dataset that this build replaces.
@@ -311,7 +307,9 @@ impl Build<'_> {
         if rows < FEW_ROWS {
             return Ok(None);
         }
-        let names = self.integers_by_default(artefact);
+        let mut names = self.integers_by_default(artefact);
+        // An index is named as one.
+        names.retain(|name| !is_pandas_index(name));
         if names.is_empty() {
             return Ok(None);
         }

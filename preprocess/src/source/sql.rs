@@ -11,7 +11,11 @@ pub(crate) mod other_rows;
 mod refusal;
 pub(crate) mod repeats;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
@@ -78,7 +82,7 @@ pub(crate) struct Query {
     pub(crate) schema: RecordSchema,
     /// The same, with what makes them of other rows.
     pub(crate) made: Vec<MadeColumn>,
-    /// Tables that the rows begin from; nothing if they are unknown.
+    /// Tables that the rows begin from; nothing before it ran, or if they are unknown.
     pub(crate) base: Option<BaseTables>,
 }
 
@@ -116,7 +120,7 @@ impl Query {
         Ok(Self {
             sql: sql.to_owned(),
             made: other_rows::columns(frame.logical_plan()),
-            base: BaseTables::of(frame.logical_plan(), &landed_rows(sources)),
+            base: None,
             schema: RecordSchema {
                 version: SchemaVersion::new(0),
                 columns,
@@ -126,13 +130,15 @@ impl Query {
 
     /// Runs the query, and stages its rows.
     pub(crate) async fn run(
-        &self,
+        &mut self,
         sources: &[Landed],
         context: &Context,
         scratch: &Scratch,
     ) -> Result<Landed, Error> {
         let staged = self.staged(sources, context, scratch).await;
-        staged.map_err(of_query)
+        let (landed, base) = staged.map_err(of_query)?;
+        self.base = base;
+        Ok(landed)
     }
 
     async fn staged(
@@ -140,10 +146,13 @@ impl Query {
         sources: &[Landed],
         context: &Context,
         scratch: &Scratch,
-    ) -> Result<Landed, Error> {
+    ) -> Result<(Landed, Option<BaseTables>), Error> {
         let session = opened(context, &scratch.path("spill-sql"))?;
         session.add_analyzer_rule(Arc::new(exact_integers::ExactIntegers));
         let frame = planned(&session, &self.sql, sources).await?;
+        let tables = other_rows::tables_of(frame.logical_plan());
+        let read = Box::pin(rows_read(&session, sources, &tables)).await?;
+        let base = BaseTables::of(frame.logical_plan(), &read);
         let columns: Vec<Expr> = frame
             .schema()
             .iter()
@@ -163,7 +172,7 @@ impl Query {
             .select(columns)?
             .select(with_hash)?
             .sort(vec![ident(system_columns::HASH).sort(true, false)])?;
-        self.stage(rows, context, scratch).await
+        Ok((self.stage(rows, context, scratch).await?, base))
     }
 
     async fn stage(
@@ -232,6 +241,24 @@ pub(crate) fn landed_rows(sources: &[Landed]) -> BTreeMap<String, u64> {
     tables
         .map(|source| (source.reference.name.to_string(), source.rows()))
         .collect()
+}
+
+/// Rows that a query reads from each of its `tables`: of a source with a `key`, the latest versions.
+async fn rows_read(
+    session: &SessionContext,
+    sources: &[Landed],
+    tables: &BTreeSet<String>,
+) -> Result<BTreeMap<String, u64>, Error> {
+    let mut rows = landed_rows(sources);
+    for source in sources {
+        let name = source.reference.name.to_string();
+        let (key, _) = source.newest();
+        if !key.is_empty() && tables.contains(&name) {
+            let read = table(session, source)?.count().await?;
+            rows.insert(name, read as u64);
+        }
+    }
+    Ok(rows)
 }
 
 /// Source name of the rows.

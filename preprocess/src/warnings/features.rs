@@ -210,6 +210,19 @@ pub fn looks_like_row_number(columns: &[&str]) -> Option<Warning> {
     })
 }
 
+/// Warns of features that are the index of pandas, by their names in Parquet, or by their names and their integers, which rise
+/// from row to row in each file.
+pub fn looks_like_index(columns: &[&str]) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "the index that pandas writes, by its name and numbers, and a feature: {}; it has the order of the rows, which may \
+             follow the target; leave it out with `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+            listed(columns, "`")
+        );
+        warning("looks_like_row_number", "dataset.drop", message)
+    })
+}
+
 /// Warns of integer features that differ from row to row, as identifiers do.
 pub(crate) fn look_like_identifiers(columns: &[&str], rows: u64) -> Option<Warning> {
     (!columns.is_empty()).then(|| {

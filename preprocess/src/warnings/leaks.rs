@@ -5,7 +5,10 @@ use feedline_schemas::{count::counted, report::Warning};
 use super::message::{COLUMNS, SHOWN, first_of, toml_string, warning};
 use crate::{
     schema::landed_columns::shown,
-    source::sql::{other_rows::Construct, repeats::BaseTables},
+    source::sql::{
+        other_rows::Construct,
+        repeats::{BaseTables, RepeatedTable},
+    },
     statistics::target_leakage::{self, Leak},
 };
 
@@ -110,42 +113,48 @@ pub(crate) fn made_of_other_rows(found: &[(&str, &Construct)]) -> Option<Warning
     })
 }
 
-/// Warns of a query of `rows` rows, more than landed in the tables of `base`.
+/// Warns of a query of `rows` rows, more than it reads from the tables of `base`.
 pub(crate) fn sql_repeats_rows(rows: u64, base: &BaseTables) -> Warning {
-    let tables: Vec<String> = base
-        .names
-        .iter()
-        .map(|name| format!("`{}`", shown(name)))
-        .collect();
+    let tables = base.base_names().map(|name| format!("`{}`", shown(name)));
+    let tables: Vec<String> = tables.collect();
     let tables = first_of(&tables, COLUMNS);
-    let landed = match base.is_combined {
+    let read = match base.is_combined {
         true => format!("rows of {tables} have {} combinations", base.rows),
-        false => format!("{} landed in {tables}", base.rows),
+        false => format!("it reads {} from {tables}", base.rows),
     };
     let message = format!(
-        "the query returns {}, and {landed}, which it begins from: a join that matches several rows, or `unnest`, \
+        "the query returns {}, and {read}, which it begins from: a join that matches several rows, or `unnest`, \
          repeats rows, so copies of one row can be in training and in test, and count several times; join one row a key \
-         (`group by`, `distinct`), or, where more rows are meant, list the columns that identify a row of {tables} in \
-         `dataset.split.key`: its copies then share a split, and this warning ends",
+         (`group by`, `distinct`), or, where more rows are meant, list columns of {tables} that identify a row of it in \
+         `dataset.split.key`, and no others: its copies then share a split, and this warning ends",
         counted(rows, "row")
     );
     warning(SQL_REPEATS_ROWS, "dataset.sql", message)
 }
 
-/// Warns of a query of `rows` rows whose cross join repeats the landed rows of a table, and the target with them.
-pub(crate) fn cross_join_repeats_target(
+/// Warns of a query of `rows` rows whose join repeats the rows of a table, and the target with them.
+pub(crate) fn query_repeats_target(
     rows: u64,
     target: &str,
-    (table, landed): (&str, u64),
+    repeated: RepeatedTable<'_>,
 ) -> Warning {
-    let (target, table) = (shown(target), shown(table));
-    let message = format!(
-        "the query returns {}, combinations of a cross join, and the target `{target}` comes from `{table}` alone, in which \
-         {landed} landed: does each combination have an outcome of its own? If not, copies of one row of `{table}` can be in training \
-         and in test; list the columns that identify such a row in `dataset.split.key`: its copies then share a split. If so, list \
-         those that identify a combination; this warning ends with either",
-        counted(rows, "row")
-    );
+    let (target, table) = (shown(target), shown(repeated.name));
+    let rows = counted(rows, "row");
+    let read = repeated.rows;
+    let message = match repeated.is_combined {
+        true => format!(
+            "the query returns {rows}, combinations of a cross join, and the target `{target}` comes from `{table}` alone, and it \
+             reads {read} rows of that: does each combination have an outcome of its own? If not, copies of one row of `{table}` can be \
+             in training and in test; list columns of `{table}` that identify such a row in `dataset.split.key`, and no others: its \
+             copies then share a split. If so, list those that identify a combination; this warning ends with either"
+        ),
+        false => format!(
+            "the query returns {rows}, and the target `{target}` comes from `{table}` alone, and it reads {read} rows of that: a join \
+             repeats rows of `{table}` with their target, so copies of one row can be in training and in test; list columns of \
+             `{table}` that identify a row of it in `dataset.split.key`, and no others: its copies then share a split, and this \
+             warning ends, as it does where `dataset.split.by` is `column` or `expression`"
+        ),
+    };
     warning(SQL_REPEATS_ROWS, "dataset.sql", message)
 }
 

@@ -46,7 +46,7 @@ pub(crate) use self::{
     images::transparent_images,
     joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
-    leaks::{cross_join_repeats_target, made_of_other_rows, sql_repeats_rows, target_leakage},
+    leaks::{made_of_other_rows, query_repeats_target, sql_repeats_rows, target_leakage},
     left_out::rows_left_out,
     message::toml_string,
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
@@ -58,7 +58,7 @@ pub(crate) use self::{
     zone::{RepeatedHour, repeated_hour},
 };
 pub use self::{
-    features::{is_named_elsewhere, looks_like_row_number},
+    features::{is_named_elsewhere, looks_like_index, looks_like_row_number},
     gaps::warn_of_windowless_entities,
 };
 

@@ -1,4 +1,4 @@
-//! Features that number the rows of each group: only the order of the landed rows shows them.
+//! Features that number the rows of each group or file: only the order of the landed rows shows them.
 
 use arrow::{array::AsArray, datatypes::Int64Type};
 use datafusion::{
@@ -8,8 +8,8 @@ use datafusion::{
 use feedline_schemas::{
     record::{ColumnType, RecordSchema, system},
     report::Warning,
-    row_counter::{IndexCounter, RestartingCounter},
-    transform::TransformArtefact,
+    row_counter::{IndexCounter, RestartingCounter, is_pandas_index, names_index},
+    transform::{InputKind, TransformArtefact},
 };
 
 use crate::{
@@ -29,32 +29,46 @@ const ROWS: usize = 10_000;
 const FILES: usize = 16;
 
 impl Build<'_> {
-    /// Warns of features by default that number the rows of each group, by the first rows of the first source.
+    /// Warns of features by default that number the rows of each group, by the first rows of the first source, and of those that
+    /// are the index of pandas.
     pub(in crate::pipeline) async fn row_numbers(
         &self,
         session: &SessionContext,
         artefact: &TransformArtefact,
-    ) -> Result<Option<Warning>, Error> {
+    ) -> Result<Vec<Warning>, Error> {
+        let inputs = self.spec.inputs.iter().filter(|input| {
+            let is_number = input.column.kind == InputKind::Numeric;
+            input.by_default && is_number && artefact.inputs.contains(&input.column)
+        });
+        let inputs = inputs.map(|input| input.column.name.as_str());
+        let mut indexes: Vec<&str> = inputs.filter(|name| is_pandas_index(name)).collect();
+        let mut of_groups = Vec::new();
         let source = self.tables().first();
         // Rows of a query have another order, and files that are read in place have no batches.
         let source = source.filter(|source| source.local.is_none() && source.in_place.is_none());
-        let Some((source, first)) = source.and_then(|s| Some((s, s.generations.first()?))) else {
-            return Ok(None);
-        };
-        let mut names = self.integers_by_default(artefact);
-        names.retain(|name| is_integer(&first.schema, name));
-        if names.is_empty() {
-            return Ok(None);
+        if let Some((source, first)) = source.and_then(|s| Some((s, s.generations.first()?))) {
+            let mut names = self.integers_by_default(artefact);
+            names.retain(|name| is_integer(&first.schema, name) && !indexes.contains(name));
+            let (counters, rows) = Box::pin(count(session, source, first, &names)).await?;
+            for (name, (counter, index)) in names.into_iter().zip(&counters) {
+                if counter.is_row_number(rows) {
+                    of_groups.push(name);
+                } else if is_index(&first.schema, name, (index, rows)) {
+                    indexes.push(name);
+                }
+            }
         }
-        let (counters, rows) = Box::pin(count(session, source, first, &names)).await?;
-        let counted = names.into_iter().zip(&counters);
-        let found = counted.filter(|(name, (counter, index))| {
-            let is_index = has_empty_header(&first.schema, name) && index.is_restarting(rows);
-            is_index || counter.is_row_number(rows)
-        });
-        let found: Vec<&str> = found.map(|(name, _)| name).collect();
-        Ok(warnings::looks_like_row_number(&found))
+        let of_groups = warnings::looks_like_row_number(&of_groups);
+        let indexes = warnings::looks_like_index(&indexes);
+        Ok(of_groups.into_iter().chain(indexes).collect())
     }
+}
+
+/// Returns true for a column with the name and the integers of an index in the first `rows` rows.
+fn is_index(schema: &RecordSchema, name: &str, (index, rows): (&IndexCounter, u64)) -> bool {
+    let is_rising = index.is_rising(rows);
+    let is_unnamed = has_empty_header(schema, name) && (is_rising || index.is_restarting(rows));
+    is_unnamed || is_rising && names_index(name)
 }
 
 fn is_integer(schema: &RecordSchema, name: &str) -> bool {
@@ -79,6 +93,9 @@ async fn count(
 ) -> Result<(Vec<(RestartingCounter, IndexCounter)>, u64), Error> {
     let mut counters = vec![<(RestartingCounter, IndexCounter)>::default(); names.len()];
     let mut rows = 0;
+    if names.is_empty() {
+        return Ok((counters, 0));
+    }
     for file in generation.files.iter().take(FILES) {
         if rows == ROWS {
             break;

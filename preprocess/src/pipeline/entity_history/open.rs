@@ -208,7 +208,7 @@ impl Build<'_> {
 
     /// Runs the query that makes the rows of the past, if there is one.
     async fn run_query(&mut self, scratch: &Scratch) -> Result<(), Error> {
-        let Some(query) = &self.input.query else {
+        let Some(query) = &mut self.input.query else {
             return Ok(());
         };
         let made = query

@@ -93,3 +93,48 @@ async fn an_index_without_a_header_that_begins_again_in_each_file_is_named() {
         assert!(messages.all(|message| message.contains("and a feature: `column_1`")));
     }
 }
+
+#[tokio::test]
+async fn the_index_of_filtered_frames_is_named_by_its_name_or_its_rising_integers() {
+    let is_kept = |row: &u32| row * 31 % 97 > 30;
+    for (name, is_shuffled, more, expected) in [
+        ("index", false, "", 1),
+        ("Unnamed: 0", false, "", 1),
+        ("column_1", false, "", 1),
+        ("__index_level_0__", false, "", 1),
+        // Its name is enough.
+        ("__index_level_0__", true, "", 1),
+        ("index", true, "", 0),
+        ("hour", false, "", 0),
+        ("index", false, "drop = [\"index\"]\n", 0),
+        ("index", false, "features = [\"index\", \"load\"]\n", 0),
+        (
+            "__index_level_0__",
+            false,
+            "features = [\"__index_level_0__\", \"load\"]\n",
+            0,
+        ),
+    ] {
+        let root = Store::memory();
+        let columns = [(name, Int64), ("load", Float64), ("y", Float64)];
+        let mut zone = LandingZone::new(&root, "a", &columns);
+        for file in 0..3_u32 {
+            let rows = (0..90_u32).filter(is_kept).map(|row| {
+                let load = f64::from((file * 90 + row) * 7919 % 1000) / 8.0;
+                let number = if is_shuffled { row * 37 % 90 } else { row };
+                vec![json!(number), json!(load), json!(load * 2.0 + 0.5)]
+            });
+            zone.batch(&rows.collect::<Vec<Cells>>()).await;
+        }
+        let report = build_with(&root, &format!("{TARGET}{more}"), 2).await;
+        let report = report.unwrap();
+        let found = row_numbers(&report);
+        let case = format!("{name}, {is_shuffled}, {more}: {:#?}", report.warnings);
+        assert_eq!(found.len(), expected, "{case}");
+        for warning in found {
+            let expected = format!("and a feature: `{name}`; it has the order of the rows");
+            assert!(warning.message.contains(&expected), "{case}");
+            assert_eq!(warning.key.as_deref(), Some("dataset.drop"));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Rows that a query makes of the sources.
 
+mod repeated_rows;
+
 use std::collections::BTreeSet;
 
 use arrow::{array::AsArray, datatypes::Int64Type};
@@ -219,7 +221,7 @@ async fn copies_that_share_a_time_and_combinations_of_a_cross_join_are_no_repeat
         (
             "select a.id, b.city, a.Price as y from a cross join b".to_owned(),
             target,
-            Some("`y` comes from `a` alone, in which 120 landed"),
+            Some("`y` comes from `a` alone, and it reads 120 rows of that: does each"),
         ),
         (
             "select a.id, b.city, a.Price as y from a, b where a.shop = b.name".to_owned(),
@@ -229,7 +231,7 @@ async fn copies_that_share_a_time_and_combinations_of_a_cross_join_are_no_repeat
         (
             format!("select a.id, s.city, a.Price as y from a, {twice} where a.shop = s.name"),
             target,
-            Some("120 landed in `a`"),
+            Some("it reads 120 from `a`"),
         ),
     ] {
         let dataset = format!("sql = \"\"\"{sql}\"\"\"\n{more}");

@@ -1,15 +1,20 @@
-//! Rows that a query repeats: more rows than landed in the tables that it begins from.
+//! Rows that a query repeats: more rows than it reads from the tables that it begins from, or from the table that the target
+//! comes from.
 //!
 //! A left join begins from its left table, an inner join from its larger one, a cross join from the
 //! combinations of the rows of both, a union from all of its parts. A lookup of one row a key leaves
 //! their number as it is. A join that matches several rows or `unnest` raises it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use datafusion::{
     common::JoinType,
     logical_expr::{
-        Aggregate, Distinct, Expr, Join, LogicalPlan, Unnest, utils::split_conjunction,
+        Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, Operator, Unnest,
+        utils::split_conjunction,
     },
 };
 
@@ -19,57 +24,103 @@ use super::other_rows::{subquery_tables, tables_of};
 /// have several cells.
 type CellOrigin = Option<BTreeSet<usize>>;
 
-/// Tables that the rows of a query begin from.
+/// Tables that a query reads, and those of them that its rows begin from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaseTables {
-    pub(crate) names: Vec<String>,
-    /// Landed rows of each.
-    landed: Vec<u64>,
-    /// Landed rows of all of them, or combinations of these.
+    names: Vec<String>,
+    /// Rows that the query reads from each.
+    read: Vec<u64>,
+    /// Places of the tables that the rows begin from.
+    begins: BTreeSet<usize>,
+    /// Rows of all of these, or combinations of them.
     pub(crate) rows: u64,
     /// True if a cross join combines them.
     pub(crate) is_combined: bool,
     /// Origins of the columns of the plan.
     origins: Vec<CellOrigin>,
+    /// Origins of the cells that a join makes equal to those of a column, by the place of the column.
+    equals: BTreeMap<usize, BTreeSet<usize>>,
     /// Names of these columns.
     columns: Vec<String>,
 }
 
+/// Table whose rows a query repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RepeatedTable<'a> {
+    pub(crate) name: &'a str,
+    /// Rows that the query reads from it.
+    pub(crate) rows: u64,
+    /// True if it is one of several that a cross join combines.
+    pub(crate) is_combined: bool,
+    at: usize,
+}
+
 impl BaseTables {
-    /// The tables that `plan`, as it was planned from the text, begins from; `landed` has the rows of each table. Nothing
+    /// The tables that `plan`, as it was planned from the text, begins from; `read` has the rows of each table. Nothing
     /// if it begins from something else, such as `values`.
-    pub(super) fn of(plan: &LogicalPlan, landed: &BTreeMap<String, u64>) -> Option<Self> {
-        let mut base = base_tables(plan, landed, &[])?;
+    pub(super) fn of(plan: &LogicalPlan, read: &BTreeMap<String, u64>) -> Option<Self> {
+        let mut base = base_tables(plan, read, &[])?;
         let fields = plan.schema().fields().iter();
         base.columns = fields.map(|field| field.name().clone()).collect();
         Some(base)
     }
 
+    /// Names of the tables that the rows begin from.
+    pub(crate) fn base_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.begins.iter().filter_map(|at| self.names.get(*at));
+        names.map(String::as_str)
+    }
+
+    fn place(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|name| name == column)
+    }
+
     fn origin(&self, column: &str) -> Option<&BTreeSet<usize>> {
-        let at = self.columns.iter().position(|name| name == column)?;
-        self.origins.get(at)?.as_ref()
+        self.origins.get(self.place(column)?)?.as_ref()
     }
 
-    /// Returns true if all copies of a row have the same cell of `column`.
-    pub(crate) fn is_same_in_copies(&self, column: &str) -> bool {
-        self.origin(column).is_some()
+    /// Returns true if rows of the result with the same rows of `tables` have the same cell of `column`.
+    fn is_decided_by(&self, column: &str, tables: &BTreeSet<usize>) -> bool {
+        let equal = self.place(column).and_then(|at| self.equals.get(&at));
+        let mut origins = self.origin(column).into_iter().chain(equal);
+        origins.any(|origin| origin.is_subset(tables))
     }
 
-    /// The table of a cross join that alone decides the cells of `column`, and its landed rows, if `rows` rows of
-    /// the result repeat these.
-    pub(crate) fn repeated_by_cross_join(&self, column: &str, rows: u64) -> Option<(&str, u64)> {
-        let origin = self.origin(column).filter(|_| self.is_combined)?;
-        let table = origin.first().filter(|_| origin.len() == 1)?;
-        let (name, landed) = (self.names.get(*table)?, *self.landed.get(*table)?);
-        (rows > landed).then_some((name.as_str(), landed))
+    /// Returns true if a split by `key`, or by `time`, keeps all copies of a row together.
+    pub(crate) fn keeps_copies(&self, key: &[String], time: Option<&String>) -> bool {
+        let is_same = |column: &String| self.is_decided_by(column, &self.begins);
+        !key.is_empty() && key.iter().all(is_same) || time.is_some_and(is_same)
     }
 
-    /// Returns true if rows with the same cells of the tables that decide `column` have the same cell of `other`.
-    pub(crate) fn decides_too(&self, column: &str, other: &str) -> bool {
-        let (Some(origin), Some(other)) = (self.origin(column), self.origin(other)) else {
-            return false;
+    /// The table that alone decides the cells of `column`, if `rows` rows of the result are more than it has. Nothing
+    /// if it is the only one that the rows begin from: then all cells of its rows are repeated.
+    pub(crate) fn repeated_with(&self, column: &str, rows: u64) -> Option<RepeatedTable<'_>> {
+        let origin = self.origin(column).filter(|origin| origin.len() == 1)?;
+        let at = *origin.first().filter(|_| *origin != self.begins)?;
+        let table = RepeatedTable {
+            name: self.names.get(at)?,
+            rows: *self.read.get(at)?,
+            is_combined: self.is_combined && self.begins.contains(&at),
+            at,
         };
-        other.is_subset(origin)
+        (rows > table.rows).then_some(table)
+    }
+
+    /// Returns true if a split by `key`, or by `time`, keeps all copies of a row of `table` together, or if `key`
+    /// identifies a combination of a cross join, so that each has an outcome of its own.
+    pub(crate) fn keeps_copies_of(
+        &self,
+        table: RepeatedTable<'_>,
+        key: &[String],
+        time: Option<&String>,
+    ) -> bool {
+        let of_table = BTreeSet::from([table.at]);
+        let is_same = |column: &String| self.is_decided_by(column, &of_table);
+        let origins = key.iter().filter_map(|column| self.origin(column));
+        let named: BTreeSet<usize> = origins.flatten().copied().collect();
+        let is_combination = table.is_combined && self.begins.is_subset(&named);
+        let is_together = !key.is_empty() && key.iter().all(is_same);
+        is_together || is_combination || time.is_some_and(is_same)
     }
 
     /// The rows of both; each has some of the result.
@@ -78,43 +129,114 @@ impl BaseTables {
         let others = other
             .origins
             .into_iter()
-            .map(|origin| shift(origin, offset));
+            .map(|origin| Some(shift(origin?, offset)));
         let origins = self.origins.into_iter().zip(others);
         self.origins = origins
             .map(|(own, other)| own.zip(other).map(|(own, other)| &own | &other))
             .collect();
         self.names.extend(other.names);
-        self.landed.extend(other.landed);
+        self.read.extend(other.read);
+        self.begins.extend(shift(other.begins, offset));
         self.rows += other.rows;
         self.is_combined = false;
+        self.equals.clear();
         self
     }
 
     /// The combinations of the rows of both.
-    fn times(mut self, other: Self) -> Self {
+    fn times(self, other: Self) -> Self {
         let offset = self.names.len();
-        let others = other
-            .origins
-            .into_iter()
-            .map(|origin| shift(origin, offset));
-        self.origins.extend(others);
+        let begins = shift(other.begins.clone(), offset);
+        let rows = self.rows.saturating_mul(other.rows);
+        let mut all = self.beside(other);
+        all.begins.extend(begins);
+        all.rows = rows;
+        all.is_combined = true;
+        all
+    }
+
+    /// The rows of an inner join with `other`: they begin from the larger side.
+    fn joined(self, other: Self) -> Self {
+        let is_other = other.rows > self.rows;
+        let begins = match is_other {
+            true => shift(other.begins.clone(), self.names.len()),
+            false => self.begins.clone(),
+        };
+        let (rows, is_combined) = match is_other {
+            true => (other.rows, other.is_combined),
+            false => (self.rows, self.is_combined),
+        };
+        Self {
+            begins,
+            rows,
+            is_combined,
+            ..self.beside(other)
+        }
+    }
+
+    /// The same with the columns that a join adds from the rows of `other`, behind its own.
+    fn beside(mut self, other: Self) -> Self {
+        let (offset, before) = (self.names.len(), self.origins.len());
+        let others = other.origins.into_iter();
+        self.origins
+            .extend(others.map(|origin| Some(shift(origin?, offset))));
+        let equals = other.equals.into_iter();
+        self.equals
+            .extend(equals.map(|(at, origin)| (at + before, shift(origin, offset))));
         self.names.extend(other.names);
-        self.landed.extend(other.landed);
-        self.rows = self.rows.saturating_mul(other.rows);
-        self.is_combined = true;
+        self.read.extend(other.read);
         self
     }
 
     fn with(self, origins: Vec<CellOrigin>) -> Self {
-        Self { origins, ..self }
+        let equals = BTreeMap::new();
+        Self {
+            origins,
+            equals,
+            ..self
+        }
     }
 
     /// The same with columns of other rows before and behind its own, `columns` together.
-    fn among(self, before: usize, columns: usize) -> Self {
+    fn among(mut self, before: usize, columns: usize) -> Self {
         let mut origins = vec![None; before];
         origins.extend(self.origins.iter().cloned());
         origins.resize(columns, None);
-        self.with(origins)
+        let equals = mem::take(&mut self.equals).into_iter();
+        let equals = equals.map(|(at, origin)| (at + before, origin)).collect();
+        Self {
+            equals,
+            ..self.with(origins)
+        }
+    }
+
+    /// The same for the result of `join`, below filters by `predicates`, with the columns that it makes equal.
+    fn equated(mut self, join: &Join, predicates: &[&Expr]) -> Self {
+        for (one, other) in equal_columns(join, predicates) {
+            for (at, equal) in [(one, other), (other, one)] {
+                let origin = self.origins.get(equal).cloned().flatten();
+                self.equals.extend(origin.map(|origin| (at, origin)));
+            }
+        }
+        self
+    }
+
+    /// The columns of a projection by `expressions`.
+    fn projected(self, expressions: &[Expr], input: &LogicalPlan) -> Self {
+        let origins = self.origins_of(expressions, input);
+        let columns = expressions.iter().enumerate();
+        let equals = columns.filter_map(|(at, expression)| match expression.clone().unalias() {
+            Expr::Column(column) => {
+                let place = input.schema().maybe_index_of_column(&column)?;
+                Some((at, self.equals.get(&place)?.clone()))
+            }
+            _ => None,
+        });
+        let equals = equals.collect();
+        Self {
+            equals,
+            ..self.with(origins)
+        }
     }
 
     /// Origins of expressions over `input`, whose columns are its own.
@@ -162,33 +284,35 @@ impl BaseTables {
     }
 }
 
-fn shift(origin: CellOrigin, offset: usize) -> CellOrigin {
-    origin.map(|tables| tables.into_iter().map(|table| table + offset).collect())
+fn shift(tables: BTreeSet<usize>, offset: usize) -> BTreeSet<usize> {
+    tables.into_iter().map(|table| table + offset).collect()
 }
 
 /// The tables that `plan` begins from, below filters by `predicates`.
 fn base_tables(
     plan: &LogicalPlan,
-    landed: &BTreeMap<String, u64>,
+    read: &BTreeMap<String, u64>,
     predicates: &[&Expr],
 ) -> Option<BaseTables> {
     let columns = plan.schema().fields().len();
-    let base = |input: &LogicalPlan| base_tables(input, landed, &[]);
+    let base = |input: &LogicalPlan| base_tables(input, read, &[]);
     match plan {
         // A source is a view, so it is a plan of its own under its name.
         LogicalPlan::SubqueryAlias(alias) if tables_of(&alias.input).is_empty() => {
             let name = alias.alias.table();
-            let rows = *landed.get(name)?;
+            let rows = *read.get(name)?;
             Some(BaseTables {
                 names: vec![name.to_owned()],
-                landed: vec![rows],
+                read: vec![rows],
+                begins: BTreeSet::from([0]),
                 rows,
                 is_combined: false,
                 origins: vec![Some(BTreeSet::from([0])); columns],
+                equals: BTreeMap::new(),
                 columns: Vec::new(),
             })
         }
-        LogicalPlan::Join(join) => join_tables(join, landed, predicates),
+        LogicalPlan::Join(join) => join_tables(join, read, predicates),
         LogicalPlan::Union(union) => {
             let mut parts = union.inputs.iter().map(|input| base(input));
             let first = parts.next()??;
@@ -200,17 +324,13 @@ fn base_tables(
                 .copied()
                 .chain([&filter.predicate])
                 .collect();
-            base_tables(&filter.input, landed, &all)
+            base_tables(&filter.input, read, &all)
         }
         LogicalPlan::Projection(projection) => {
-            let of = base(&projection.input)?;
-            let origins = of.origins_of(&projection.expr, &projection.input);
-            Some(of.with(origins))
+            Some(base(&projection.input)?.projected(&projection.expr, &projection.input))
         }
         LogicalPlan::Distinct(Distinct::On(on)) => {
-            let of = base(&on.input)?;
-            let origins = of.origins_of(&on.select_expr, &on.input);
-            Some(of.with(origins))
+            Some(base(&on.input)?.projected(&on.select_expr, &on.input))
         }
         LogicalPlan::Aggregate(aggregate) => Some(base(&aggregate.input)?.of_aggregate(aggregate)),
         LogicalPlan::Unnest(unnest) => Some(base(&unnest.input)?.of_unnest(unnest)),
@@ -230,35 +350,63 @@ fn base_tables(
 
 fn join_tables(
     join: &Join,
-    landed: &BTreeMap<String, u64>,
+    read: &BTreeMap<String, u64>,
     predicates: &[&Expr],
 ) -> Option<BaseTables> {
-    let base = |input: &LogicalPlan| base_tables(input, landed, &[]);
+    let base = |input: &LogicalPlan| base_tables(input, read, &[]);
     let columns = join.schema.fields().len();
     let left = join.left.schema().fields().len();
     match join.join_type {
-        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+        JoinType::Left => {
+            let of_left = base(&join.left)?.among(0, columns);
+            Some(of_left.equated(join, &[]))
+        }
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
             Some(base(&join.left)?.among(0, columns))
         }
-        JoinType::Inner if is_cross(join, predicates) => {
-            let side = |input: &LogicalPlan| base_tables(input, landed, predicates);
-            Some(side(&join.left)?.times(side(&join.right)?))
-        }
         JoinType::Inner => {
-            let side = |input: &LogicalPlan| base_tables(input, landed, predicates);
+            let side = |input: &LogicalPlan| base_tables(input, read, predicates);
             let (of_left, of_right) = (side(&join.left)?, side(&join.right)?);
-            Some(match of_right.rows > of_left.rows {
-                true => of_right.among(left, columns),
-                false => of_left.among(0, columns),
-            })
+            let both = match is_cross(join, predicates) {
+                true => of_left.times(of_right),
+                false => of_left.joined(of_right),
+            };
+            Some(both.equated(join, predicates))
         }
         JoinType::Full => {
             let both = base(&join.left)?.and(base(&join.right)?);
             Some(both.with(vec![None; columns]))
         }
-        JoinType::Right => Some(base(&join.right)?.among(left, columns)),
+        JoinType::Right => {
+            let of_right = base(&join.right)?.among(left, columns);
+            Some(of_right.equated(join, &[]))
+        }
         _ => Some(base(&join.right)?.among(0, columns)),
     }
+}
+
+/// Places of the columns in the result of an inner or outer join that it, or `predicates` over it, makes equal.
+fn equal_columns(join: &Join, predicates: &[&Expr]) -> Vec<(usize, usize)> {
+    let place = |expression: &Expr| match expression {
+        Expr::Column(column) => join.schema.maybe_index_of_column(column),
+        _ => None,
+    };
+    let mut equal: Vec<(&Expr, &Expr)> = join.on.iter().map(|(one, other)| (one, other)).collect();
+    let filters = join.filter.iter().chain(predicates.iter().copied());
+    for predicate in filters.flat_map(split_conjunction) {
+        if let Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Eq,
+            right,
+        }) = predicate
+        {
+            equal.push((left, right));
+        }
+    }
+    let places = equal.into_iter();
+    places
+        .filter_map(|(one, other)| Some((place(one)?, place(other)?)))
+        .collect()
 }
 
 /// Returns true if nothing relates the rows of both sides of an inner join, the `predicates` over its result
