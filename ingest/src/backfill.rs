@@ -44,7 +44,7 @@ pub(crate) use self::{
     saved_list::{has_other_list, show_values},
     settings::{check, depth, hashed},
     slices_report::slices_report,
-    value_cursors::{ValueCursors, write_cursors},
+    value_cursors::{CursorLines, ValueCursors, note_lost_cursors, write_cursors, wrong_cursors},
 };
 use self::{
     intervals::{Intervals, WHOLE, below, of_value},

@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} {scope} were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; records that earlier batches rejected are read again by `feedline ingest retry-rejects PIPELINE.toml {source}`"
+        "source `{source}`: {rejected} of {records} {scope} were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract (`contract.column`, `contract.children`), or raise the limit, and run again: it resumes from the last committed batch; records that earlier batches rejected are read again by `feedline ingest retry-rejects PIPELINE.toml {source}` after a change of the contract, and by `feedline ingest reset PIPELINE.toml {source}`, with all others, after a correction at the source; `--set source.N.contract.max_reject_fraction=1` (N: position of the source in the file, from 0) lets one run pass"
     )]
     TooManyRejects {
         /// Source name.

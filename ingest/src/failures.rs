@@ -2,11 +2,12 @@
 //! batch leaves no entry.
 
 use bytes::Bytes;
+use feedline_http::SecretMasks;
 use feedline_schemas::{
+    config::SourceConfig,
     decode, encode,
     failures::{FAILED_RUNS, FailedRuns},
     format::FAILURES,
-    ids::Name,
 };
 use feedline_storage::Store;
 
@@ -23,12 +24,13 @@ pub(crate) async fn read(landing: &Store) -> Result<Option<FailedRuns>, Error> {
     Ok(Some(decode(&landing.url_of(FAILED_RUNS), &bytes)?))
 }
 
-/// Records a run of `source` that ended well, or by `error`. A deferred or stopped run is not
+/// Records a run of the source of `config` that ended well, or by `error`. A deferred or stopped run is not
 /// recorded. A failure to write the record does not affect the run.
-pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>) {
+pub(crate) async fn note(context: &Context, config: &SourceConfig, error: Option<&Error>) {
+    let source = &config.name;
     let written = match error {
         Some(Error::Deferred { .. } | Error::Cancelled) => return,
-        Some(error) => add(context, source, error).await,
+        Some(error) => add(context, config, error).await,
         None => forget(&landing(&context.root, source)).await,
     };
     if let Err(error) = written {
@@ -36,8 +38,10 @@ pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>
     }
 }
 
-async fn add(context: &Context, source: &Name, error: &Error) -> Result<(), Error> {
+async fn add(context: &Context, config: &SourceConfig, error: &Error) -> Result<(), Error> {
+    let source = &config.name;
     let landing = landing(&context.root, source);
+    let masks = SecretMasks::configured(config, &*context.secrets);
     // An unreadable file is replaced.
     let before = read(&landing).await.ok().flatten();
     let now_s = context.clock.unix().as_secs();
@@ -48,7 +52,7 @@ async fn add(context: &Context, source: &Name, error: &Error) -> Result<(), Erro
         failures: before.as_ref().map_or(0, |before| before.failures) + 1,
         since_unix_s: before.map_or(now_s, |before| before.since_unix_s),
         last_unix_s: now_s,
-        error: error.to_string(),
+        error: masks.mask(&error.to_string()),
     };
     let bytes = Bytes::from(encode(&failed));
     landing.put(FAILED_RUNS, bytes).await?;

@@ -13,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use feedline_http::{Http, Retry};
+use feedline_http::{Http, Retry, SecretMasks};
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{FileMark, Position},
@@ -156,6 +156,10 @@ impl Source for Fetching {
 
     fn run_warnings(&self) -> Vec<Warning> {
         self.table.run_warnings()
+    }
+
+    fn secret_masks(&self) -> SecretMasks {
+        self.table.secret_masks()
     }
 
     async fn survey(&mut self, survey: Survey) -> Result<Option<Survey>, Error> {

@@ -24,7 +24,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use feedline_http::{FileRequests, HttpCause, RequestPolicy, WebOptions, certificates};
+use feedline_http::{
+    FileRequests, HttpCause, RequestPolicy, SecretMasks, WebOptions, certificates,
+    without_user_info,
+};
 use feedline_readers::{file_format, notices::Notices};
 use feedline_schemas::{
     commit::{FileMark, FileProgress, PageRun, Position},
@@ -299,6 +302,11 @@ impl Source for Files {
         }
     }
 
+    fn secret_masks(&self) -> SecretMasks {
+        let policy = self.policy.as_ref();
+        policy.map_or_else(SecretMasks::default, |policy| policy.secret_masks())
+    }
+
     fn warnings(&mut self) -> Vec<Warning> {
         self.list.notices.all()
     }
@@ -332,12 +340,31 @@ type State = (Vec<FileMark>, Option<FileProgress>, u64);
 fn split(at: &Position) -> Result<State, Error> {
     match at.clone() {
         Position::Start => Ok((Vec::new(), None, 0)),
-        Position::File { done, current } => Ok((done, current, 0)),
-        Position::Done { files, pages, .. } => Ok((files, None, pages)),
+        Position::File { mut done, current } => {
+            forget_users(&mut done);
+            let current = current.map(|file| FileProgress {
+                url: without_user_info(&file.url).into_owned(),
+                ..file
+            });
+            Ok((done, current, 0))
+        }
+        Position::Done {
+            mut files, pages, ..
+        } => {
+            forget_users(&mut files);
+            Ok((files, None, pages))
+        }
         Position::Page { .. } => Err(Error::config(
             "type",
             "this source has been read as `rest` before; restore that type, give the source another name, or run `feedline ingest reset`",
         )),
+    }
+}
+
+/// Removes user and password from URLs of files: earlier releases read files with some in `url`.
+fn forget_users(marks: &mut [FileMark]) {
+    for mark in marks {
+        mark.url = without_user_info(&mark.url).into_owned();
     }
 }
 

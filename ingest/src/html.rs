@@ -19,7 +19,6 @@ mod fetcher;
 pub(crate) mod fuzzing;
 mod invalid_bytes;
 mod link_policy;
-mod missing_sitemaps;
 mod nesting;
 mod node_text;
 mod pattern;
@@ -29,6 +28,7 @@ mod robots;
 mod rows;
 mod selector_drift;
 mod sitemap;
+mod sitemap_warnings;
 pub(crate) mod source_type;
 mod tables;
 #[cfg(test)]
@@ -57,10 +57,10 @@ use self::{
     fetcher::PageFetcher,
     invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
-    missing_sitemaps::MissingSitemaps,
     reader::{Contents, Readers, Rules},
     rows::EMPTY_ROW,
     selector_drift::Drift,
+    sitemap_warnings::SitemapWarnings,
     visit::{Visit, Visitor},
     visits_ahead::VisitsAhead,
 };
@@ -119,7 +119,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         drift: Drift::default(),
         canonicals: Canonicals::default(),
         invalid_bytes: InvalidBytes::default(),
-        missing_sitemaps: MissingSitemaps::default(),
+        sitemap_warnings: SitemapWarnings::default(),
         failures: HashMap::new(),
         landed: 0,
         empty_rows: 0,
@@ -162,7 +162,7 @@ struct Crawl {
     drift: Drift,
     canonicals: Canonicals,
     invalid_bytes: InvalidBytes,
-    missing_sitemaps: MissingSitemaps,
+    sitemap_warnings: SitemapWarnings,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
@@ -208,7 +208,7 @@ impl Source for Crawl {
                 return Err(self.nothing(&crawled));
             }
             crawled.warnings.extend(self.warn_of_unmatched());
-            self.missing_sitemaps.finish();
+            self.sitemap_warnings.finish();
         }
         Ok(self.page(records, crawled))
     }
@@ -231,7 +231,7 @@ impl Source for Crawl {
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
         };
         if asked > 0 {
-            self.missing_sitemaps.resume();
+            self.sitemap_warnings.resume();
         }
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
@@ -253,7 +253,7 @@ impl Source for Crawl {
     }
 
     fn take_warnings(&mut self) -> Vec<WarningChange> {
-        self.missing_sitemaps.take_change().into_iter().collect()
+        self.sitemap_warnings.take_changes()
     }
 
     fn requests(&self) -> Requests {
@@ -353,7 +353,7 @@ impl Crawl {
             self.failures.remove(&host);
         }
         if at.is_sitemap {
-            self.missing_sitemaps.look(&at.url, &visit);
+            self.sitemap_warnings.look(&at.url, &visit);
         }
         match visit {
             Visit::Page(contents, validator) => {
@@ -377,6 +377,8 @@ impl Crawl {
                 }
             }
             Visit::Sitemap(sitemap, validator) => {
+                // An empty one is requested in full again, so that its warning holds while it is empty.
+                let validator = validator.filter(|_| !sitemap.is_empty());
                 self.note(&at.url, validator, crawled);
                 skip(crawled, "sitemap");
                 self.walk.sitemap(&at, &sitemap, crawled);

@@ -71,6 +71,7 @@ mod delta;
 mod demo;
 mod download;
 mod due_times;
+mod entry_counts;
 mod error;
 mod failures;
 mod fetch;
@@ -141,7 +142,7 @@ pub use self::{
     due_times::warn_of_past_schedule,
     error::Error,
     formatted_dates::FormattedDates,
-    infer::{LargeIntegers, is_about_types},
+    infer::{LargeIntegers, SeparatorSamples, is_about_types},
     initial_columns::land_columns,
     landed_rejects::{LandedReject, landed_rejects},
     metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},
@@ -153,6 +154,6 @@ pub use self::{
     resume::resume,
     run::{IngestEnd, JUDGED_AFTER, ingest, ingest_all, replay::replay},
     schedule::{ScheduleStatus, Scheduler, ServedSource},
-    status::{report_stopped_run, status, status_with_lag},
+    status::{mask_secrets, report_stopped_run, status, status_with_lag},
     verify::verify,
 };

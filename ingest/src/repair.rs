@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     config::PipelineConfig,
@@ -24,7 +25,7 @@ use crate::{
     log_snapshots,
     schedule::Holding,
     settings::choose,
-    verify::wrong_files,
+    verify::{find_wrong_rows, wrong_files},
 };
 
 /// Checks the logs of the pipeline's sources and every file that they name; with `only`, those of
@@ -202,7 +203,11 @@ async fn find_copy(
     for other in listed {
         if other.path.ends_with(&end) && other.bytes == file.bytes {
             let bytes = landing.get_opt(&other.path).await?;
-            if bytes.is_some_and(|bytes| Hash128::of(&bytes) == file.hash) {
+            // A wrong number of rows in the log entry is not mended by a copy of the file.
+            let is_copy = |bytes: Bytes| {
+                Hash128::of(&bytes) == file.hash && find_wrong_rows(bytes, file).is_none()
+            };
+            if bytes.is_some_and(is_copy) {
                 return Ok(Some(other.path.clone()));
             }
         }
@@ -280,7 +285,6 @@ async fn repair_source(
 mod tests {
     use std::{collections::BTreeMap, fs};
 
-    use bytes::Bytes;
     use feedline_schemas::{commit::Position, config::load};
 
     use super::*;
@@ -395,7 +399,51 @@ mod tests {
         check(
             async |l: &Store| change(l, flip).await,
             4,
-            "is not the one it was written after",
+            "is not the one it was written after, so entry 3 or 4 is damaged",
+        )
+        .await;
+    }
+
+    /// Replaces text in an entry.
+    async fn edit(landing: &Store, sequence: u64, edits: &[(&str, &str)]) {
+        let path = entry_path(sequence);
+        let mut text = String::from_utf8(landing.get(&path).await.unwrap().to_vec()).unwrap();
+        for (from, to) in edits {
+            assert!(text.contains(from), "{from} in {text}");
+            text = text.replace(from, to);
+        }
+        landing.put(&path, text.into()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn of_an_edited_entry_and_the_one_after_it_the_edited_one_is_blamed() {
+        let edits = [("\"run_id\": \"run\"", "\"run_id\": \"ruN\"")];
+        check(
+            async |l: &Store| edit(l, 1, &edits).await,
+            1,
+            "01.json` is damaged: the entry after it was written after other bytes",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn wrong_counts_of_the_newest_entry_are_damage() {
+        let totals = ("\"rows\": 5,", "\"rows\": 5400,");
+        check(
+            async |l: &Store| edit(l, 4, &[totals]).await,
+            4,
+            "`state.totals.rows` is 5400, and not the sum of 4 before it and its own 1",
+        )
+        .await;
+        // Counts that agree with one another, and not with the data file.
+        let edits = [
+            ("\"rows\": 5,", "\"rows\": 6,"),
+            ("\"rows\": 1,", "\"rows\": 2,"),
+        ];
+        check(
+            async |l: &Store| edit(l, 4, &edits).await,
+            4,
+            "it has 1 rows and its log entry says 2",
         )
         .await;
     }

@@ -52,7 +52,7 @@ use self::{
 };
 pub(crate) use self::{response::has_cells, template::reference};
 use crate::{
-    backfill::{Plan, ValueCursors},
+    backfill::{CursorLines, Plan, ValueCursors},
     context::Context,
     demo::{self, DemoServer},
     error::Error,
@@ -113,7 +113,10 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     let config = &*graphql::effective(config);
     let plan = Plan::new(config, context).await?;
     let incremental = config.incremental.as_ref().map(Incremental::new);
-    let incremental = incremental.transpose()?;
+    let mut incremental = incremental.transpose()?;
+    if let Some(incremental) = incremental.as_mut().filter(|_| config.for_each.is_some()) {
+        incremental.allow_pages_without();
+    }
     let in_url: Vec<&str> = plan.iter().flat_map(Plan::params).collect();
     let mut params = in_url.clone();
     params.extend(incremental.as_ref().map(Incremental::param));
@@ -399,9 +402,12 @@ impl Source for Rest {
             .collect()
     }
 
-    fn value_cursors(&self) -> Option<String> {
+    fn value_cursors(&self) -> Option<CursorLines> {
         let is_wanted = self.plan.is_some() && self.incremental.is_some();
-        self.cursors.lines().filter(|_| is_wanted)
+        Some(CursorLines {
+            text: self.cursors.lines().filter(|_| is_wanted)?,
+            is_lost: self.has_lost_cursors,
+        })
     }
 
     fn requests(&self) -> Requests {

@@ -111,7 +111,7 @@ pub async fn ingest_all(
     for ((index, source), ended) in all_ended {
         let under = |error: Error| error.under(&format!("source.{index}"));
         let ended = ended.map_err(under);
-        failures::note(context, &source.name, ended.as_ref().err()).await;
+        failures::note(context, source, ended.as_ref().err()).await;
         match &ended {
             Ok(ended) => add(&mut report, ended.clone()),
             Err(error) => add(&mut report, report_failed_run(source, error, context).await),
@@ -198,7 +198,9 @@ async fn run_source(
     adopt(config, &mut log).await?;
     progress::record_log_totals(context, log.landing(), log.log_entries()).await;
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
-    let (mut warnings, mut masks) = (Vec::new(), SecretMasks::default());
+    // A source that is not opened has no others.
+    let mut masks = SecretMasks::configured(config, &*context.secrets);
+    let mut warnings = Vec::new();
     let mut read = Ok(());
     let is_done = log
         .last()
@@ -221,6 +223,7 @@ async fn run_source(
     warnings.extend(log.delta_warnings().cloned());
     found.add(config, log.last(), &warnings);
     found.is_complete = !is_finished && read.is_ok();
+    found.has_records = log.appended_rows() + log.appended_rejects() > 0;
     read?;
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;

@@ -1,6 +1,8 @@
 //! Warnings of the last run of a source that its log does not have, stored beside the log for
 //! `status`: some are about one run alone, and a run that lands nothing leaves no entry.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use feedline_schemas::{
     commit::CommitEntry,
@@ -13,7 +15,10 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{context::Context, error::Error, held_warnings::holding, landing_folder::landing};
+use crate::{
+    context::Context, error::Error, held_warnings::holding, landing_folder::landing,
+    warnings::REQUIRED_MISSING,
+};
 
 /// Warnings of a run that the state of the log does not have.
 #[derive(Debug, Default)]
@@ -21,6 +26,8 @@ pub(crate) struct FoundWarnings {
     all: Vec<Warning>,
     /// True if the run read its source to the end. Otherwise a lack of warnings shows nothing.
     pub(crate) is_complete: bool,
+    /// True if records landed or were rejected. Otherwise the warnings about landed records stay.
+    pub(crate) has_records: bool,
 }
 
 impl FoundWarnings {
@@ -55,32 +62,52 @@ async fn write(context: &Context, source: &Name, found: &FoundWarnings) -> Resul
         return Ok(());
     }
     let landing = landing(&context.root, source);
-    let before = landing.get_opt(WARNINGS_FILE).await?;
-    if found.all.is_empty() {
-        if before.is_some() {
+    let stored = landing.get_opt(WARNINGS_FILE).await?;
+    // An unreadable file is replaced.
+    let before = stored.as_ref().and_then(|bytes| {
+        let url = landing.url_of(WARNINGS_FILE);
+        decode::<RunWarnings>(&url, bytes).ok()
+    });
+    let mut all = found.all.clone();
+    if let Some(before) = before.as_ref().filter(|_| !found.has_records) {
+        let known: Vec<&str> = found.all.iter().map(|known| known.code.as_str()).collect();
+        let of_records = before.warnings.iter().filter(|warning| {
+            warning.code == REQUIRED_MISSING && !known.contains(&warning.code.as_str())
+        });
+        all.extend(of_records.cloned());
+    }
+    if all.is_empty() {
+        if stored.is_some() {
             landing.delete(WARNINGS_FILE).await?;
         }
         return Ok(());
     }
-    // An unreadable file is replaced.
-    let before = before.and_then(|bytes| {
-        let url = landing.url_of(WARNINGS_FILE);
-        decode::<RunWarnings>(&url, &bytes).ok()
-    });
-    if before.is_some_and(|before| before.warnings == found.all) {
+    if before.as_ref().is_some_and(|before| before.warnings == all) {
         return Ok(());
     }
+    let first = before.filter(|before| codes_of(&before.warnings) == codes_of(&all));
+    let (run_id, since_unix_s) = match first {
+        Some(first) => (first.run_id, first.since_unix_s),
+        None => (context.run_id.clone(), context.clock.unix().as_secs()),
+    };
     let record = RunWarnings {
         format: RUN_WARNINGS.format.to_owned(),
         version: RUN_WARNINGS.version,
         source: source.clone(),
-        run_id: context.run_id.clone(),
-        since_unix_s: context.clock.unix().as_secs(),
-        warnings: found.all.clone(),
+        run_id,
+        since_unix_s,
+        warnings: all,
     };
     let bytes = Bytes::from(encode(&record));
     landing.put(WARNINGS_FILE, bytes).await?;
     Ok(())
+}
+
+fn codes_of(warnings: &[Warning]) -> BTreeSet<&str> {
+    warnings
+        .iter()
+        .map(|warning| warning.code.as_str())
+        .collect()
 }
 
 /// Adds the warnings of the last run of the source at `landing` to those of its log, in place of
@@ -125,6 +152,7 @@ mod tests {
         FoundWarnings {
             all: codes.iter().map(warning).collect(),
             is_complete,
+            has_records: true,
         }
     }
 
@@ -166,6 +194,41 @@ mod tests {
         assert_eq!(shown(&context, &[]).await, ["a", "b"]);
         note(&context, &name(), &other).await;
         assert_eq!(shown(&context, &[]).await, ["a"]);
+    }
+
+    #[tokio::test]
+    async fn a_warning_about_records_stays_until_others_land_and_its_time_is_that_of_the_first_run()
+    {
+        let (context, later) = (context(), context());
+        let later = Context {
+            root: context.root.clone(),
+            run_id: "later".into(),
+            ..later
+        };
+        let mut found = found(&[REQUIRED_MISSING, "a"], true);
+        write(&context, &name(), &found).await.unwrap();
+        // No record is read again: what is about records stays, another text of a code too.
+        found.has_records = false;
+        found.all.retain(|warning| warning.code == "a");
+        found.all[0].message = "another text".into();
+        write(&later, &name(), &found).await.unwrap();
+        let landing = landing(&context.root, &name());
+        let mut shown = Vec::new();
+        let last = add_to(&mut shown, &landing).await.unwrap().unwrap();
+        assert_eq!(last.run_id, context.run_id);
+        assert_eq!(last.codes, ["a", REQUIRED_MISSING]);
+        assert_eq!(shown[0].message, "another text");
+        found.all.clear();
+        write(&later, &name(), &found).await.unwrap();
+        let mut shown = Vec::new();
+        let last = add_to(&mut shown, &landing).await.unwrap().unwrap();
+        assert_eq!(
+            (last.run_id.as_str(), last.codes),
+            ("later", vec![REQUIRED_MISSING.to_owned()])
+        );
+        found.has_records = true;
+        write(&later, &name(), &found).await.unwrap();
+        assert!(add_to(&mut Vec::new(), &landing).await.unwrap().is_none());
     }
 
     #[tokio::test]

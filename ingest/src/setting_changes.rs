@@ -248,7 +248,9 @@ fn describe_landed(config: &SourceConfig) -> String {
         ReadUnit::Page if config.slices.is_some() => {
             ", or `ingest reread` with `--from` and `--to`,"
         }
-        ReadUnit::Page if config.incremental.is_some() => ", or `ingest reread` with `--from`,",
+        ReadUnit::Page if config.incremental.is_some() && config.for_each.is_none() => {
+            ", or `ingest reread` with `--from`,"
+        }
         ReadUnit::Page | ReadUnit::Url => "",
     };
     format!(
@@ -302,6 +304,9 @@ fn effect(
             )),
             _ => Ok(format!("it applies to unread files; {stays}")),
         },
+        Effect::Folder if drops_user_info(change) => Ok(format!(
+            "it is the same URL without a user and a password; {stays}"
+        )),
         Effect::Folder => {
             let folder = |text: &Option<String>| {
                 let text = text.as_deref().unwrap_or_default().trim_matches('"');
@@ -322,6 +327,20 @@ fn effect(
             }
         }
     }
+}
+
+/// Returns true if a URL has lost its user and password, and has no query: the record of the old one
+/// is its redacted form and a hash.
+fn drops_user_info(change: &SettingChange) -> bool {
+    let text = |value: &Option<String>| {
+        let value = value.as_deref().unwrap_or_default();
+        serde_json::from_str::<String>(value).unwrap_or_default()
+    };
+    let (before, after) = (text(&change.before), text(&change.after));
+    let Some((before, _)) = before.split_once(" xxh3:") else {
+        return false;
+    };
+    Url::parse(&after).is_ok_and(|after| after.query().is_none() && redacted(&after) == before)
 }
 
 /// First page of a run of pages that restarts.

@@ -13,6 +13,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
+    backfill::CursorLines,
     error::Error,
     frontier::discovery::Discovery,
     infer::Survey,
@@ -131,7 +132,7 @@ pub(crate) trait Source: Send {
     }
 
     /// The newest cursors of the values of a list, as the last page left them; `None` if there are none.
-    fn value_cursors(&self) -> Option<String> {
+    fn value_cursors(&self) -> Option<CursorLines> {
         None
     }
 

@@ -5,6 +5,7 @@ mod next_run;
 
 use std::time::Duration;
 
+use feedline_http::{SecretMasks, Secrets};
 use feedline_schemas::{
     commit::CommitEntry,
     config::{PipelineConfig, SourceConfig},
@@ -59,6 +60,30 @@ pub async fn status_with_lag(
     now: Duration,
 ) -> Result<IngestReport, Error> {
     report_sources(config, root, Some(now)).await
+}
+
+/// Masks the secrets of `config` that can be found now, in what `report` has of records: landed
+/// rejects contain the secrets that a server repeated.
+pub fn mask_secrets(config: &PipelineConfig, secrets: &dyn Secrets, report: &mut IngestReport) {
+    for source in &mut report.sources {
+        let mut known = config.source.iter();
+        if let Some(known) = known.find(|known| known.name.as_str() == source.name) {
+            mask_report(known, secrets, source);
+        }
+    }
+}
+
+fn mask_report(config: &SourceConfig, secrets: &dyn Secrets, report: &mut SourceReport) {
+    let masks = SecretMasks::configured(config, secrets);
+    let failures = report.standing.as_mut();
+    let failures = failures.and_then(|standing| standing.failures.as_mut());
+    let warnings = report.warnings.iter_mut();
+    let messages = warnings.map(|warning| &mut warning.message);
+    let texts = report.reject_sample.iter_mut().chain(&mut report.error);
+    let texts = texts.chain(failures.map(|failures| &mut failures.error));
+    for text in texts.chain(messages) {
+        *text = masks.mask(text);
+    }
 }
 
 /// Reports all sources; with their lag at `now`, if it is given.
@@ -135,11 +160,14 @@ pub(crate) async fn report_failed_run(
     let mut report = source_report(config, &folder, last.as_ref(), sums, requests).await;
     note_new(context, &mut report);
     match error {
-        Error::Cancelled => return report,
+        Error::Cancelled => {}
         Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
         _ => "failed".clone_into(&mut report.status),
     }
-    report.error = Some(describe_with_cause(error));
+    if !matches!(error, Error::Cancelled) {
+        report.error = Some(describe_with_cause(error));
+    }
+    mask_report(config, &*context.secrets, &mut report);
     report
 }
 
@@ -164,6 +192,7 @@ pub async fn report_stopped_run(
         let folder = landing(&context.root, &source.name);
         let mut stopped = source_report(source, &folder, last.as_ref(), sums, requests).await;
         note_new(context, &mut stopped);
+        mask_report(source, &*context.secrets, &mut stopped);
         add(&mut report, stopped);
     }
     Ok(report)

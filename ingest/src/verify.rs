@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     config::PipelineConfig,
@@ -15,9 +16,10 @@ use feedline_storage::{
     log::{self, newest_sequence},
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use crate::{
-    backfill::wrong_lists,
+    backfill::{wrong_cursors, wrong_lists},
     delta,
     error::Error,
     landing_files::{LandingInventory, inventory::MISSING},
@@ -154,6 +156,9 @@ async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, E
         verified
             .damage
             .extend(wrong_lists(landing, &entries).await?);
+        verified
+            .damage
+            .extend(wrong_cursors(landing, &entries).await?);
     }
     verified.damage.extend(chain.damage);
     Ok(verified)
@@ -256,10 +261,31 @@ async fn wrong(landing: &Store, file: &DataFile) -> Result<Option<String>, Error
         return Ok(Some(MISSING.to_owned()));
     };
     let hash = Hash128::of(&bytes);
-    Ok(
-        (hash != file.hash)
-            .then(|| format!("it has the hash {hash} and should have {}", file.hash)),
-    )
+    Ok(match hash == file.hash {
+        true => find_wrong_rows(bytes, file),
+        false => Some(format!(
+            "it has the hash {hash} and should have {}",
+            file.hash
+        )),
+    })
+}
+
+/// Compares the number of rows of an intact data or reject file with its log entry.
+pub(crate) fn find_wrong_rows(bytes: Bytes, file: &DataFile) -> Option<String> {
+    let folder = file.path.split('/').next();
+    if !matches!(folder, Some("data" | "rejects")) {
+        return None;
+    }
+    let rows = match SerializedFileReader::new(bytes) {
+        Ok(reader) => reader.metadata().file_metadata().num_rows(),
+        Err(error) => return Some(format!("it is no Parquet file: {error}")),
+    };
+    (u64::try_from(rows) != Ok(file.rows)).then(|| {
+        format!(
+            "it has {rows} rows and its log entry says {}; its hash is right, so the entry is damaged",
+            file.rows
+        )
+    })
 }
 
 #[cfg(test)]
@@ -283,6 +309,35 @@ mod tests {
             other => panic!("{other:?}"),
         };
         chain.entries().iter().map(listed).collect()
+    }
+
+    #[tokio::test]
+    async fn an_entry_with_a_wrong_count_is_damage_with_both_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.csv");
+        fs::write(&file, "a\n1\n2\n").unwrap();
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{}\"\n",
+            file.display()
+        );
+        let config = load("p.toml", &text, &[]).unwrap().config;
+        let context = Context {
+            root: Store::memory(),
+            ..testing::context()
+        };
+        ingest(&config, None, &context).await.unwrap();
+        let landing = landing(&context.root, &config.source[0].name);
+        let path = log::entry_path(0);
+        let entry = String::from_utf8(landing.get(&path).await.unwrap().to_vec()).unwrap();
+        let edited = entry.replacen("\"rows\": 2", "\"rows\": 3", 1);
+        landing.put(&path, edited.into()).await.unwrap();
+        let report = verify(&config, None, &context.root).await.unwrap();
+        let [damage] = report.sources[0].damage.as_slice() else {
+            panic!("{report:?}")
+        };
+        assert_eq!((&damage.path, damage.entry), (&path, 0));
+        let expected = "its `counts.rows` is 2, and its data files have 3 rows";
+        assert!(damage.reason.ends_with(expected), "{damage:?}");
     }
 
     #[tokio::test]

@@ -209,6 +209,8 @@ pub(crate) struct Incremental {
     lookback: Lookback,
     /// Maximum distance of a cursor ahead of now, in seconds.
     ahead_s: i64,
+    /// True if all records of a first page may lack a cursor.
+    is_optional: bool,
 }
 
 impl Incremental {
@@ -249,7 +251,14 @@ impl Incremental {
             start,
             lookback,
             ahead_s,
+            is_optional: false,
         })
+    }
+
+    /// Accepts pages whose records all lack a cursor: a value of a list may have a few records alone. A
+    /// warning counts them.
+    pub(crate) fn allow_pages_without(&mut self) {
+        self.is_optional = true;
     }
 
     /// Name of its request parameter.
@@ -351,7 +360,7 @@ impl Incremental {
     /// move the bound, and the records whose cursor is ahead of now.
     ///
     /// # Errors
-    /// A message if a cursor cannot be ordered, or no record of a page has one.
+    /// A message if a cursor cannot be ordered, or no record so far has one.
     pub(crate) fn note(
         &self,
         run: &mut PageRun,
@@ -390,7 +399,7 @@ impl Incremental {
                 highest = Some(mark);
             }
         }
-        if seen > 0 && found == 0 {
+        if seen > 0 && found == 0 && run.high.is_none() && !self.is_optional {
             return Err(format!(
                 "none of its records has a value at `{}`; check `incremental.cursor`",
                 self.path

@@ -23,7 +23,7 @@ pub struct RunWarnings {
     pub version: u32,
     /// The source.
     pub source: Name,
-    /// Id of the newest run with other warnings than the run before; runs since then repeated its own.
+    /// Id of the first run in a row whose warnings had the same codes.
     pub run_id: String,
     /// When that run ended, in seconds since 1970-01-01 UTC.
     pub since_unix_s: u64,

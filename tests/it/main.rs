@@ -63,6 +63,7 @@ mod reference;
 mod replay;
 mod s3;
 mod save_kills;
+mod secrets;
 mod serve;
 mod several_targets;
 mod sigterm;

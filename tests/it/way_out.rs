@@ -77,6 +77,42 @@ fn rows_of_the_only_file_are_dropped_without_a_read_that_fails() {
 }
 
 #[test]
+fn a_reread_whose_read_fails_names_the_way_to_rows_in_place_of_the_withdrawn_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, value: &str| {
+        let lines: String = (0..20).map(|i| format!("{i},{value}\n")).collect();
+        fs::write(folder.join(name), format!("n,price\n{lines}")).unwrap();
+    };
+    write("a.csv", "1.5");
+    write("b.csv", "2.5");
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"*.csv\"\n\
+         contract = { column = { price = { type = \"float\" } } }\n",
+    );
+    let first = run(folder, &["ingest", file, "--json"]).expect(0).json();
+    assert_eq!(first["rows"], 40, "{first:#}");
+    write("a.csv", "bad");
+    let reread = ["ingest", "reread", file, "s", "--file", "a.csv", "--json"];
+    let report = run(folder, &reread).expect(1).json();
+    let notes = report["notes"].to_string();
+    let raised = "source.0.contract.max_reject_fraction=1";
+    for part in [
+        "40 rows that no longer count",
+        format!("`feedline ingest {file}`").as_str(),
+        format!("`--set {raised}`").as_str(),
+        "their files stay in",
+    ] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+    let read = ["ingest", file, "--set", raised, "--json"];
+    let report = run(folder, &read).expect(0).json();
+    assert_eq!(report["rows"], 20, "{report:#}");
+    assert_eq!(report["rejected"], 20, "{report:#}");
+}
+
+#[test]
 fn rejected_records_land_once_the_contract_is_mended() {
     let folder = tempfile::tempdir().unwrap();
     let origin = serve(|_| {

@@ -13,7 +13,7 @@ use feedline_schemas::{
 
 use super::{Amending, count, pages_to_read, withdrawn_files::files};
 use crate::{
-    backfill::note_unsaved_list,
+    backfill::{note_lost_cursors, note_unsaved_list},
     batch::Encoded,
     commit_log::{Commit, CommitLog},
     context::Context,
@@ -86,6 +86,8 @@ async fn rewind_log(
     let landing = amending.log.landing();
     let unsaved = note_unsaved_list(landing, &target.state.position).await?;
     report.notes.extend(unsaved);
+    let lost = note_lost_cursors(landing, &target.state.position).await?;
+    report.notes.extend(lost);
     let planned = plan(amending, to, target).await?;
     // A merged file has rows of both sides.
     for kept in &planned.commit.compacted {

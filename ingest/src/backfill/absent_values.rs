@@ -64,14 +64,11 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
     } else {
         ""
     };
-    let (have, them) = match absent.len() {
-        1 => ("it has", "it"),
-        _ => ("they have", "them"),
-    };
+    let them = if absent.len() == 1 { "it" } else { "them" };
     (!absent.is_empty()).then(|| Warning {
         code: "values_absent".into(),
         message: format!(
-            "the server knew nothing of {} (status 404, or a failure beside an empty list): {have} no rows, and each later run requests {them} again{more}",
+            "the server knew nothing of {} (status 404, or a failure beside an empty list) at the last request; each later run requests {them} again{more}",
             counted(absent.len() as u64, "value")
         ),
         key: Some("for_each.missing".into()),

@@ -55,6 +55,8 @@ pub(super) struct ListChange {
     left: Vec<String>,
     /// Values that had left it before and are in it now.
     returned: Vec<String>,
+    /// Values that its source, which has not been read to its end, does not have yet.
+    missing: Vec<String>,
 }
 
 impl SavedValue {
@@ -172,6 +174,9 @@ impl Plan {
         let Some(values) = &self.values else {
             return Ok(());
         };
+        for warning in self.list_warnings() {
+            tracing::warn!(source = %values.name, code = warning.code.as_str(), "{}", warning.message);
+        }
         // A pass in progress has counted fewer values.
         let counts = [Some(values.len()), self.counted].into_iter().flatten();
         let lists: Vec<(Hash128, String)> = counts
@@ -219,7 +224,23 @@ impl Plan {
     pub(crate) fn list_warnings(&self) -> Vec<Warning> {
         let removed = self.warn_of_removed().into_iter();
         let removed = removed.chain(self.warn_of_returned());
+        let removed = removed.chain(self.warn_of_missing());
         removed.chain(self.warn_of_unusable()).collect()
+    }
+
+    /// Warns of values that an incomplete list does not have.
+    fn warn_of_missing(&self) -> Option<Warning> {
+        let (values, missing) = (self.values.as_ref()?, &self.change.missing);
+        if missing.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "the source of the list, `{}`, has not been read to its end, as after a reset or a failure: {} that it does not have now are still requested ({})",
+            values.source.as_deref().unwrap_or_default(),
+            counted(missing.len() as u64, "value"),
+            show_values(missing),
+        );
+        Some(Warning::new("list_incomplete", message).with_key("for_each.source"))
     }
 
     /// Warns of landed values that would change the path of the URL.
@@ -298,7 +319,7 @@ impl Values {
     }
 
     /// Puts the values into the order of `saved`, the list of the last run: first those of it, with
-    /// those that have left, then the new ones.
+    /// those that have left, then the new ones. None leaves an incomplete list.
     fn merge(&mut self, saved: Vec<SavedValue>) -> ListChange {
         let current = std::mem::take(&mut self.values);
         let mut left: HashMap<String, Value> = current
@@ -309,7 +330,9 @@ impl Values {
         let mut known = HashSet::new();
         for SavedValue { value, is_removed } in saved {
             let current = (!is_removed).then(|| left.remove(&text(&value))).flatten();
-            if current.is_none() {
+            if current.is_none() && !is_removed && !self.is_complete {
+                change.missing.push(text(&value));
+            } else if current.is_none() {
                 self.removed.insert(self.values.len() as u64);
                 known.insert(text(&value));
                 if !is_removed {

@@ -95,6 +95,23 @@ pub(super) fn check_together(
         let reason = "is a parameter of `slices` too; they need different ones";
         return Err(Error::config("for_each.param", reason));
     }
+    let bound = config
+        .incremental
+        .as_ref()
+        .map(|bound| bound.param.as_str());
+    let of_pages = config.pagination.way.params();
+    let of_pages = of_pages
+        .into_iter()
+        .chain(config.pagination.common.size_param.as_deref());
+    for (key, param) in of_pages
+        .map(|param| ("pagination", param))
+        .chain(bound.map(|param| ("incremental", param)))
+    {
+        if value == Some(param) {
+            let reason = format!("is a parameter of `{key}` too; they need different ones");
+            return Err(Error::config("for_each.param", reason));
+        }
+    }
     if let Some(slices) = slices
         && config.dedup_window() == 0
         && (slices.shares_ends() || config.pagination.common.max_records.is_some())

@@ -34,6 +34,7 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
             column: None,
             values: list(count).collect(),
             removed: BTreeSet::new(),
+            is_complete: true,
             unusable: Vec::new(),
             source: None,
             name: "s".into(),

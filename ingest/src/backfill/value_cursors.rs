@@ -9,9 +9,9 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::{CursorAhead, PageRun},
+    commit::{CommitEntry, CursorAhead, PageRun, Position},
     ids::Hash128,
-    report::Warning,
+    report::{Damage, Warning},
 };
 use feedline_storage::Store;
 
@@ -22,8 +22,18 @@ use crate::{
 
 /// Folder of the files.
 pub(super) const FOLDER: &str = "cursors";
+/// Consequence of a missing file.
+const LOST: &str = "the next run requests all values from `incremental.start` on, and drops landed records as duplicates";
 /// Number of the newest files that are kept after a pass: a rewind may go back to one of them.
 const KEPT: usize = 16;
+
+/// The text of a file of cursors.
+#[derive(Debug)]
+pub(crate) struct CursorLines {
+    pub(crate) text: String,
+    /// True if the log names a file that is missing or damaged.
+    pub(crate) is_lost: bool,
+}
 
 /// The newest cursor of each value.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +119,52 @@ pub(crate) async fn write_cursors(
         landing.delete(&file.path).await?;
     }
     Ok(hash)
+}
+
+/// Checks the file of cursors that the newest entry names.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn wrong_cursors(
+    landing: &Store,
+    entries: &[CommitEntry],
+) -> Result<Option<Damage>, Error> {
+    let Some(entry) = entries.last() else {
+        return Ok(None);
+    };
+    let Some(hash) = entry
+        .state
+        .position
+        .ledger()
+        .and_then(|ledger| ledger.cursors)
+    else {
+        return Ok(None);
+    };
+    if ValueCursors::read(landing, hash).await?.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(Damage {
+        path: path(hash),
+        entry: entry.sequence.get(),
+        reason: format!("it is missing or damaged: {LOST}"),
+    }))
+}
+
+/// Note about a position whose cursors are not saved any more; `None` if they are, or there are none.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn note_lost_cursors(
+    landing: &Store,
+    position: &Position,
+) -> Result<Option<String>, Error> {
+    let Some(hash) = position.ledger().and_then(|ledger| ledger.cursors) else {
+        return Ok(None);
+    };
+    let read = ValueCursors::read(landing, hash).await?;
+    Ok(read
+        .is_none()
+        .then(|| format!("the cursors of that time are not saved (the newest {KEPT} are): {LOST}")))
 }
 
 fn path(hash: Hash128) -> String {

@@ -8,7 +8,7 @@ use arrow::{
 };
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
-    commit::{DataFile, Ledger},
+    commit::{DataFile, Ledger, Position},
     config::{ForEachConfig, SourceConfig},
     ids::{Hash128, Name},
 };
@@ -32,6 +32,8 @@ pub(super) struct Values {
     pub(super) values: Vec<Value>,
     /// Indices of values that have left the list.
     pub(super) removed: BTreeSet<u64>,
+    /// False if the source of the values has not been read to its end: others may be missing.
+    pub(super) is_complete: bool,
     /// Texts of landed values that cannot be requested.
     pub(super) unusable: Vec<String>,
     /// Source of the values.
@@ -52,10 +54,11 @@ impl Values {
         context: &Context,
     ) -> Result<Self, Error> {
         check(config, each)?;
-        let mut unusable = Vec::new();
+        let (mut unusable, mut is_complete) = (Vec::new(), true);
         let values = match (&each.source, &each.column) {
             (Some(source), Some(column)) => {
-                let mut values = read(source, column, context).await?;
+                let mut values;
+                (values, is_complete) = read(source, column, context).await?;
                 values.retain(|value| {
                     let text = text(value);
                     let is_usable = !is_misleading(config, each, &text);
@@ -74,6 +77,7 @@ impl Values {
             column: Some(column).filter(|column| !column.is_empty()),
             values,
             removed: BTreeSet::new(),
+            is_complete,
             unusable,
             source: each.source.as_ref().map(ToString::to_string),
             name: config.name.to_string(),
@@ -247,14 +251,17 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// Distinct values of a landed column of a source, in the order of their first rows.
-async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Value>, Error> {
+/// Distinct values of a landed column of a source, in the order of their first rows; and false if the
+/// source has not been read to its end, as after a reset.
+async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Value>, bool), Error> {
     let folder = landing(&context.root, source);
     let mut entries = LogEntries::open(&folder, source, Kept::Newest).await?;
-    let Some(columns) = entries.last().map(|last| last.schema.columns.clone()) else {
+    let Some(last) = entries.last() else {
         tracing::info!(%source, "has landed no values yet");
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     };
+    let is_complete = matches!(last.state.position, Position::Done { .. });
+    let columns = last.schema.columns.clone();
     if !columns.is_empty() && !columns.iter().any(|own| own.name == column) {
         let names = columns.iter().map(|own| own.name.as_str());
         let names: Vec<&str> = names.take(30).collect();
@@ -281,7 +288,7 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Valu
             }
         }
     }
-    Ok(values)
+    Ok((values, is_complete))
 }
 
 /// Non-null values of a column.

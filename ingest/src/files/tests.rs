@@ -2,6 +2,7 @@
 
 mod archives;
 mod csv;
+mod folder_markers;
 mod idx;
 mod images;
 mod resume;

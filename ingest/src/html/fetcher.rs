@@ -45,9 +45,9 @@ const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Redirects of robots.txt that are followed (RFC 9309, 2.3.1.2).
 const ROBOTS_REDIRECTS: usize = 5;
 /// Reasons for a URL without a page.
-const ROBOTS: &str = "robots";
-const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
-const CRAWL_DELAY: &str = "crawl_delay";
+pub(super) const ROBOTS: &str = "robots";
+pub(super) const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
+pub(super) const CRAWL_DELAY: &str = "crawl_delay";
 const UNREACHABLE: &str = "unreachable";
 const UNUSABLE: &str = "unusable_answer";
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.5,application/xml;q=0.5";

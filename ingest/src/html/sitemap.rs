@@ -2,6 +2,7 @@
 //! of text. A robots.txt is an index too: its `Sitemap:` lines name lists.
 
 use quick_xml::{Reader, events::Event};
+use url::Url;
 
 use super::robots::MAX_BYTES;
 
@@ -19,6 +20,18 @@ pub(super) struct Sitemap {
     pub(super) is_index: bool,
 }
 
+impl Sitemap {
+    /// Returns true if it has no URL.
+    pub(super) fn is_empty(&self) -> bool {
+        self.urls.iter().all(String::is_empty)
+    }
+}
+
+/// Returns true if `url` is that of a robots.txt.
+pub(super) fn is_robots_txt(url: &Url) -> bool {
+    url.path() == "/robots.txt"
+}
+
 /// Reads a sitemap.
 ///
 /// # Errors
@@ -29,6 +42,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.starts_with('<') {
         return xml(text);
+    }
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let urls: Vec<String> = lines.map(ToOwned::to_owned).collect();
@@ -170,6 +186,8 @@ mod tests {
         refused("<urlset><url><loc>http://h/", "ends early");
         refused("<urlset><url></loc></urlset>", "not XML");
         refused("Not found", "no URL");
+        refused("", "it is empty");
+        refused("\u{feff}\n \n", "it is empty");
         refused(
             "<!DOCTYPE u [<!ENTITY a 'http://h/'>]><urlset><url><loc>&a;</loc></url></urlset>",
             "unknown entity",

@@ -113,7 +113,7 @@ impl Visitor {
         let slot = self.slot(&url).await?;
         if at.is_sitemap {
             let limit = self.site.max_body_bytes();
-            let is_robots = url.path() == "/robots.txt";
+            let is_robots = sitemap::is_robots_txt(&url);
             let parse = move || {
                 Ok(unzipped(bytes, limit).and_then(|bytes| match is_robots {
                     true => Ok(sitemap::of_robots(&bytes)),

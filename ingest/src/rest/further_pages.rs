@@ -1,9 +1,13 @@
-//! Warning about further pages that a source without pagination does not request.
+//! Warnings about records that a page does not have: further pages that a source without pagination does
+//! not request, and errors beside its records.
 
 use feedline_schemas::count::counted;
 
 use super::Rest;
-use crate::{pagination::suggest::FurtherPages, warnings::NEXT_PAGE_NOT_REQUESTED};
+use crate::{
+    pagination::suggest::FurtherPages,
+    warnings::{ERRORS_BESIDE_RECORDS, NEXT_PAGE_NOT_REQUESTED},
+};
 
 impl Rest {
     /// Warns that a page of `count` records has a sign of further pages, which are not requested.
@@ -30,5 +34,22 @@ impl Rest {
         );
         self.warnings
             .raise(NEXT_PAGE_NOT_REQUESTED, "pagination", message);
+    }
+
+    /// Warns that a page has landed with errors beside its data.
+    pub(super) fn warn_of_errors(&mut self, errors: &str) {
+        if !self.is_query {
+            let message = format!(
+                "a page had an error beside its records{errors}; it was landed, and records may be missing; set `error_path` to the path of the error to retry such a page and stop, or to \"\" if this is none"
+            );
+            return self
+                .warnings
+                .raise(ERRORS_BESIDE_RECORDS, "error_path", message);
+        }
+        let message = format!(
+            "a page had errors beside its data{errors}; it was landed, and records or fields may be missing; set `graphql.partial_data` to `refuse` to end a run at such a page"
+        );
+        self.warnings
+            .raise("graphql_partial_data", "graphql.partial_data", message);
     }
 }

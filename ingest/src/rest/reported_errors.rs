@@ -4,8 +4,7 @@ use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::config::SourceConfig;
 use url::Url;
 
-use super::{Rest, graphql::QueryErrors};
-use crate::warnings::ERRORS_BESIDE_RECORDS;
+use super::graphql::QueryErrors;
 
 /// Keys that APIs report errors with.
 pub(super) const ERRORS: [&str; 2] = ["error", "errors"];
@@ -167,25 +166,6 @@ pub(super) fn is_something(value: &Value) -> bool {
         Value::List(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty(),
         _ => true,
-    }
-}
-
-impl Rest {
-    /// Warns that a page has landed with errors beside its data.
-    pub(super) fn warn_of_errors(&mut self, errors: &str) {
-        if !self.is_query {
-            let message = format!(
-                "a page had an error beside its records{errors}; it was landed, and records may be missing; set `error_path` to the path of the error to retry such a page and stop, or to \"\" if this is none"
-            );
-            return self
-                .warnings
-                .raise(ERRORS_BESIDE_RECORDS, "error_path", message);
-        }
-        let message = format!(
-            "a page had errors beside its data{errors}; it was landed, and records or fields may be missing; set `graphql.partial_data` to `refuse` to end a run at such a page"
-        );
-        self.warnings
-            .raise("graphql_partial_data", "graphql.partial_data", message);
     }
 }
 

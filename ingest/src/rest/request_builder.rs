@@ -55,6 +55,16 @@ impl RequestBuilder {
         let is_http = matches!(url.scheme(), "http" | "https");
         let has_place = |param: &&str| has_hole(&config.url, param);
         let is_template = is_http && in_url.iter().any(has_place);
+        if let Some(name) = unknown_hole(&config.url, in_url).filter(|_| is_http) {
+            let known = match in_url.is_empty() {
+                true => "the source has neither".to_owned(),
+                false => format!("the parameters are `{}`", in_url.join("`, `")),
+            };
+            let reason = format!(
+                "has the placeholder `{{{name}}}`, which names no parameter of `for_each` or `slices`: {known}; correct it, or write `%7B{name}%7D` to send it as it is"
+            );
+            return Err(Error::config("url", reason));
+        }
         let mut secrets = Vec::new();
         let body = Body::new(config, params, (context, &mut secrets))?;
         let headers = headers(config, params)?;
@@ -252,6 +262,22 @@ fn has_hole(url: &str, param: &str) -> bool {
     url.contains(&hole(param)) || url.contains(&path_hole(param))
 }
 
+/// The first part of a URL in braces that looks like a placeholder, and is of no parameter.
+fn unknown_hole<'a>(url: &'a str, params: &[&str]) -> Option<&'a str> {
+    let parts = url.split('{').skip(1).filter_map(|rest| {
+        rest.split('}')
+            .next()
+            .filter(|part| part.len() < rest.len())
+    });
+    let is_name = |part: &&str| {
+        let name = part.strip_prefix('+').unwrap_or(part).trim();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_part)
+    };
+    let is_known = |part: &&str| params.contains(&part.strip_prefix('+').unwrap_or(part));
+    parts.filter(is_name).find(|part| !is_known(part))
+}
+
 fn with_params(url: &Url, params: &BTreeMap<String, String>) -> Url {
     with_query(url, params.iter().map(|(k, v)| (k.as_str(), v.clone())))
 }
@@ -290,6 +316,18 @@ mod tests {
         let request = place.request(&params).unwrap();
         assert_eq!(request.url.as_str(), expected);
         assert_eq!(request, Request::get(request.url.clone()));
+    }
+
+    #[test]
+    fn a_placeholder_of_no_parameter_is_found() {
+        for (url, expected) in [
+            ("http://h/{repo}/{+repo}?q={\"a\":1}&r={}&s={", None),
+            ("http://h/{repos}", Some("repos")),
+            ("http://h/{repo}/{+Repo}", Some("+Repo")),
+            ("http://h/{+ repo}", Some("+ repo")),
+        ] {
+            assert_eq!(unknown_hole(url, &["repo"]), expected, "{url}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use feedline_schemas::{
         BatchCounts, ChildTable, CommitEntry, DataFile, FilePart, Ledger, Position, SourceState,
     },
     config::CsvConfig,
-    ids::{Name, Sequence},
+    ids::{Hash128, Name, Sequence},
     report::{Warning, replace_warning},
 };
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use super::{
     superseded::Superseded,
 };
 use crate::{
-    backfill::write_cursors,
+    backfill::{CursorLines, write_cursors},
     batch::Encoded,
     batch_counts::{subtract, sum},
     commit_log::Commit,
@@ -140,7 +140,8 @@ impl Run<'_> {
         let mut pending = self.decide_pages(pages, position, not_before).await?;
         // Each batch of an archive becomes an entry, so the two logs correspond.
         let is_replay = self.tape.is_some();
-        if pending.is_still() && !is_replay && is_no_news(&self.position(), &pending.position) {
+        let is_no_news = is_no_news(&self.position(), &pending.position);
+        if pending.is_still() && !is_replay && is_no_news && !self.has_new(cursors.as_ref()) {
             self.note_unlanded(pending);
             return Ok(());
         }
@@ -291,15 +292,26 @@ impl Run<'_> {
         })
     }
 
+    /// Returns true if the newest cursors of the values of a list are not those of the log: of a setting
+    /// that has changed, or without their file.
+    fn has_new(&self, cursors: Option<&CursorLines>) -> bool {
+        let position = self.position();
+        let saved = position.ledger().and_then(|ledger| ledger.cursors);
+        cursors.is_some_and(|cursors| {
+            cursors.is_lost || saved != Some(Hash128::of(cursors.text.as_bytes()))
+        })
+    }
+
     /// Writes the newest cursors of the values of a list, for `position` to name their file.
     async fn write_cursors(
         &self,
-        cursors: Option<String>,
+        cursors: Option<CursorLines>,
         position: &mut Position,
     ) -> Result<(), Error> {
         let is_done = matches!(position, Position::Done { .. });
-        if let (Some(text), Some(ledger)) = (cursors, position.ledger_mut()) {
-            ledger.cursors = Some(write_cursors(self.log.landing(), text, is_done).await?);
+        if let (Some(lines), Some(ledger)) = (cursors, position.ledger_mut()) {
+            let written = write_cursors(self.log.landing(), lines.text, is_done);
+            ledger.cursors = Some(written.await?);
         }
         Ok(())
     }

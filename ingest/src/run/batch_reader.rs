@@ -5,6 +5,7 @@ use std::sync::Arc;
 use feedline_schemas::{commit::Position, config::SourceConfig};
 
 use crate::{
+    backfill::CursorLines,
     batch::Batch,
     context::Context,
     error::Error,
@@ -22,7 +23,7 @@ pub(super) struct GatheredPages {
     /// Warnings that its pages raise and clear.
     pub(super) warnings: Vec<WarningChange>,
     /// Text with the newest cursors of the values of a list, as its last page left them.
-    pub(super) cursors: Option<String>,
+    pub(super) cursors: Option<CursorLines>,
 }
 
 /// A batch that has been read, with its start and end positions.

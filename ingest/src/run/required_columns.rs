@@ -8,10 +8,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use crate::{children::tables, contract};
-
-/// Code of the warning.
-const REQUIRED_MISSING: &str = "required_missing";
+use crate::{children::tables, contract, warnings::REQUIRED_MISSING};
 
 /// Most columns that the warning names.
 const NAMED: usize = 5;

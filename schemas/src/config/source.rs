@@ -192,8 +192,9 @@ pub struct SourceConfig {
     /// A newer row has different content, which can put it into another split: name the key in
     /// `dataset.split.key` to keep it in the same split. A record that arrives again is dropped
     /// only if it equals the latest landed row of its key (and `version`). A record that returns to
-    /// an earlier content lands, except with `slices` and `for_each`. With a key, a dataset is
-    /// rebuilt from all rows whenever new rows have landed. Default: none, every row is read.
+    /// an earlier content lands, except with `slices`, and with `for_each` without `refresh` or
+    /// `incremental`. With a key, a dataset is rebuilt from all rows whenever new rows have landed.
+    /// Default: none, every row is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
     /// Column that orders the rows with one `key`, such as `updated_at`; the row with the greatest

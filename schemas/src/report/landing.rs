@@ -183,7 +183,7 @@ pub struct Standing {
 /// ends early without such warnings, leaves those of the run before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastRunWarnings {
-    /// Id of the newest run with other warnings than the run before; runs since then repeated its own.
+    /// Id of the first run in a row whose warnings had the same codes.
     pub run_id: String,
     /// When that run ended.
     pub since_unix_s: u64,

@@ -58,3 +58,38 @@ async fn a_missing_sitemap_of_robots_txt_is_a_warning_until_it_exists() {
     run(&root, &config).await.unwrap();
     assert_eq!(rows_and_messages(&root, &config).await, (2, Vec::new()));
 }
+
+#[tokio::test]
+async fn a_disallowed_sitemap_and_one_without_urls_are_named_and_an_empty_body_is_a_reject() {
+    let xml = |body: &str| answer("200 OK\r\nContent-Type: application/xml", body);
+    let server = site(Routes::from([
+        ("/", html(&article("home", &[]))),
+        (
+            "/robots.txt",
+            text("User-agent: *\nDisallow: /private.xml\n"),
+        ),
+        ("/private.xml", xml("<urlset></urlset>")),
+        ("/none.xml", xml("<urlset></urlset>")),
+        ("/blank.xml", xml("\n\n")),
+    ]))
+    .await;
+    let mut config = config(&server);
+    let paths = ["robots.txt", "private.xml", "none.xml", "blank.xml"];
+    config.crawl.sitemaps = paths
+        .map(|path| server.url.join(path).unwrap().into())
+        .into();
+    let found = crawl(&config).await.unwrap();
+    assert_eq!(found.records, ["/", "bad_sitemap /blank.xml"]);
+    let [warning] = found.warnings.as_slice() else {
+        panic!("{:?}", found.warnings)
+    };
+    assert_eq!(warning.code, "empty_sitemap");
+    for (path, reason) in [
+        ("robots.txt", "it has no `Sitemap:` line"),
+        ("private.xml", "robots.txt disallows it"),
+        ("none.xml", "it has no `url` with a `loc`"),
+    ] {
+        let part = format!("`{}` ({reason})", server.url.join(path).unwrap());
+        assert!(warning.message.contains(&part), "{warning:?}");
+    }
+}

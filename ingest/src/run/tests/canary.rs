@@ -199,3 +199,42 @@ async fn a_canary_in_a_record_is_masked_in_warnings_about_its_values() {
     let log = landed(&context.root, &config.name).await.unwrap().unwrap();
     check_debug("entries", &log.entries);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_in_a_rejected_record_is_masked_in_the_status() {
+    let server = Scripted::start([ok(r#"{"items": [{"id": 1}, {"id": "secret-CANARY"}]}"#)]).await;
+    let text = format!(
+        "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = '{}'\nrecords = 'items'\n\
+         pagination.type = 'none'\nauth = {{ type = 'bearer', secret = {{ env = 'CANARY' }} }}\n\
+         contract = {{ max_reject_fraction = 1, column = {{ id = {{ type = 'int' }} }} }}\n",
+        server.url
+    );
+    let config = feedline_schemas::config::load("p", &text, &[])
+        .unwrap()
+        .config;
+    let context = testing::context();
+    let run = Box::pin(ingest(&config, None, &context)).await.unwrap();
+    check_debug("report", &run);
+    let mut report = status(&config, &context.root).await.unwrap();
+    let shown = report.sources[0].reject_sample.clone().unwrap();
+    assert!(shown.contains("CANARY"), "{shown}");
+    crate::mask_secrets(&config, &*context.secrets, &mut report);
+    check_debug("status", &report);
+    let shown = report.sources[0].reject_sample.clone().unwrap();
+    assert!(shown.contains("***"), "{shown}");
+}
+
+#[tokio::test]
+async fn secrets_of_files_are_masked_as_those_of_an_api() {
+    for fetch in ["", "fetch = { column = 'u', into = 'v' }\n"] {
+        let text = format!(
+            "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'files'\nurl = 'http://127.0.0.1:9/a.csv'\n{fetch}\
+             auth = {{ type = 'basic', user = 'reader', password = {{ env = 'CANARY' }} }}\n"
+        );
+        let loaded = feedline_schemas::config::load("p", &text, &[]).unwrap();
+        let context = testing::context();
+        let source = open(&loaded.config.source[0], &context).await.unwrap();
+        let masks = source.secret_masks();
+        assert_eq!(masks.mask("a secret-CANARY b"), "a *** b");
+    }
+}

@@ -280,6 +280,45 @@ async fn one_source_feeds_ids_to_another() {
 }
 
 #[tokio::test]
+async fn no_value_leaves_a_list_whose_source_is_not_read_to_its_end() {
+    let server = Scripted::answering(|_, head| {
+        let id = head.split([' ', '/']).nth(3).unwrap().to_owned();
+        ok(&format!(r#"[{{"item": "{id}"}}]"#))
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.csv"), "id\n7\n3\n").unwrap();
+    let mut config = two(folder.path(), server.url.as_str(), "");
+    config.source[0].batch.dedup_window = Some(0);
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    let ids = Name::new("ids").unwrap();
+    crate::reset(&config, &ids, &context(&root), false)
+        .await
+        .unwrap();
+    // As in `serve`, where the source of the list has not run yet.
+    let alone = Name::new("s").unwrap();
+    let report = ingest(&config, Some(&alone), &context(&root))
+        .await
+        .unwrap();
+    let message = warned(&report.sources[0], "list_incomplete").unwrap();
+    assert!(
+        message.contains("2 values") && message.contains("`ids`"),
+        "{message}"
+    );
+    assert!(warned(&report.sources[0], "values_removed").is_none());
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(texts(&root, "s", "id").await, ["7", "3"]);
+    for code in ["list_incomplete", "values_returned"] {
+        assert!(warned(&report.sources[0], code).is_none());
+    }
+    // Once it is complete, values leave.
+    fs::write(folder.path().join("1.csv"), "id\n7\n").unwrap();
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert!(warned(&report.sources[0], "values_removed").is_some());
+}
+
+#[tokio::test]
 async fn values_keep_their_slashes_where_the_url_asks_for_it_and_none_changes_the_path() {
     let server = Scripted::answering(|_, head| {
         let target = head.split(' ').nth(1).unwrap().to_owned();
@@ -350,7 +389,7 @@ async fn a_value_without_success_is_left_out_and_a_word_that_repeats_a_parameter
     let mut warnings = report.warnings.iter();
     let absent = warnings.find(|warning| warning.code == "values_absent");
     let message = absent.map_or("", |warning| warning.message.as_str());
-    let part = "of 1 value (status 404, or a failure beside an empty list): ";
+    let part = "of 1 value (status 404, or a failure beside an empty list) at the last request";
     assert!(message.contains(part), "{message}");
     // An empty list of the orders that have failed.
     let server = Scripted::answering(|_, head| {
@@ -526,6 +565,14 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
         c.for_each.as_mut().unwrap().source = Some(Name::new("t").unwrap());
     };
     check(&no_column, "for_each.column").await;
+    let bound = |c: &mut SourceConfig| {
+        c.slices = None;
+        let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\nincremental = { cursor = \"t\", param = \"symbol\" }\n";
+        let other = load("p", text, &[]).unwrap().config.source.remove(0);
+        c.incremental = other.incremental;
+    };
+    check(&bound, "for_each.param").await;
+    check(&|c| c.url += "{+symbols}", "url").await;
     let twice = |c: &mut SourceConfig| {
         c.params.insert("to".into(), "1".into());
     };

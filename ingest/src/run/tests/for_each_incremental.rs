@@ -225,6 +225,55 @@ async fn no_kill_loses_or_doubles_a_record_of_a_value() {
 }
 
 #[tokio::test]
+async fn cursors_are_kept_after_a_pass_without_a_new_record() {
+    let forge = Forge::start(&[("a", &[(1, 10), (2, 20)]), ("b", &[(3, 5)])]).await;
+    let mut config = forge.config(&["a", "b"]);
+    let root = Store::memory();
+    // The values have landed before they had cursors.
+    let incremental = config.incremental.take();
+    ingest_once(&root, &config).await.unwrap();
+    config.incremental = incremental;
+    for bounds in [[None, None], [Some("20"), Some("5")]] {
+        let before = forge.requests();
+        let report = ingest_once(&root, &config).await.unwrap();
+        let bounds = [("a", bounds[0]), ("b", bounds[1])];
+        assert_eq!(forge.asked(before), pairs(&bounds));
+        assert_eq!(report.rows, 3);
+    }
+    // Their file is written again where it is lost, and the log names it once.
+    let files = root.list("landing/s/cursors").await.unwrap();
+    root.delete(&files[0].path).await.unwrap();
+    for bounds in [[None, None], [Some("20"), Some("5")]] {
+        let before = forge.requests();
+        ingest_once(&root, &config).await.unwrap();
+        let bounds = [("a", bounds[0]), ("b", bounds[1])];
+        assert_eq!(forge.asked(before), pairs(&bounds));
+    }
+    let count = entries(&root).await.len();
+    ingest_once(&root, &config).await.unwrap();
+    assert_eq!(entries(&root).await.len(), count);
+    assert_eq!(landed_numbers(&root).await, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_value_without_any_cursor_lands() {
+    let server = Scripted::answering(|_, head| match param(head, "repo").as_deref() {
+        Some("draft") => ok(r#"{"items":[{"n":1,"t":null}]}"#),
+        _ => ok(r#"{"items":[{"n":2,"t":5}]}"#),
+    })
+    .await;
+    let forge = Forge::start(&[]).await;
+    let mut config = forge.config(&["draft", "z"]);
+    config.url = server.url.to_string();
+    config.pagination = testing::config(server.url.as_str(), PaginationKind::None).pagination;
+    let root = Store::memory();
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!(landed_numbers(&root).await, [1, 2]);
+    let codes: Vec<&str> = report.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert!(codes.contains(&"records_without_cursor"), "{codes:?}");
+}
+
+#[tokio::test]
 async fn without_the_file_of_cursors_all_is_read_again_and_nothing_lands_twice() {
     let forge = Forge::start(&[("a", &[(1, 10), (2, 20)]), ("b", &[(3, 5)])]).await;
     let config = forge.config(&["a", "b"]);

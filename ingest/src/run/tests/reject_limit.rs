@@ -115,3 +115,47 @@ async fn a_record_that_is_rejected_in_many_versions_counts_once() {
     let error = ingest_once(&root, &config).await.unwrap_err().to_string();
     assert!(error.contains("5 of 24 records were rejected"), "{error}");
 }
+
+#[tokio::test]
+async fn rejects_of_a_source_corrected_since_end_its_runs_until_one_has_a_higher_limit() {
+    let page = |page: u64, is_bad: bool| -> Vec<Record> {
+        let records = (4 * page)..(4 * page + 4);
+        let bad = |n: u64| Record::Bad {
+            raw: n.to_string(),
+            reason: "malformed_line",
+            detail: String::new(),
+        };
+        match is_bad {
+            true => records.map(bad).collect(),
+            false => records
+                .map(|n| record(&format!(r#"{{"n":{n}}}"#)))
+                .collect(),
+        }
+    };
+    let source = |is_bad: bool, broken: Option<u64>| super::Scripted {
+        pages: (0..5).map(|number| page(number, is_bad)).collect(),
+        broken,
+    };
+    let (root, mut config) = (Store::memory(), config());
+    config.contract.max_reject_fraction = Real::literal(0.2);
+    let failed = run(&root, &config, &mut source(true, Some(2))).await;
+    assert!(matches!(failed, Err(Error::Http { .. })), "{failed:?}");
+    for _ in 0..2 {
+        let again = run(&root, &config, &mut source(false, None)).await;
+        let error = again.unwrap_err().to_string();
+        assert!(error.contains("8 of 20 records were rejected"), "{error}");
+        assert!(
+            error.contains("by `feedline ingest reset PIPELINE.toml s`"),
+            "{error}"
+        );
+        assert!(
+            error.contains("`--set source.N.contract.max_reject_fraction=1`"),
+            "{error}"
+        );
+    }
+    config.contract.max_reject_fraction = Real::literal(1.0);
+    run(&root, &config, &mut source(false, None)).await.unwrap();
+    let last = entries(&root).await.pop().unwrap();
+    let totals = &last.state.totals;
+    assert_eq!((totals.rows, totals.rejected), (12, 8));
+}

@@ -1,0 +1,243 @@
+//! Warnings of sitemaps that give no URL: absent ones, disallowed ones, and empty ones.
+
+use feedline_http::redacted;
+use feedline_schemas::report::Warning;
+use url::Url;
+
+use super::{
+    fetcher::{CRAWL_DELAY, NOT_FOUND, ROBOTS, ROBOTS_UNREACHABLE},
+    sitemap::is_robots_txt,
+    visit::Visit,
+};
+use crate::warnings::WarningChange;
+
+/// Code of the warning of sitemaps that the server does not have.
+const MISSING_SITEMAP: &str = "missing_sitemap";
+/// Code of the warning of sitemaps that exist, or may exist, and give no URL.
+const EMPTY_SITEMAP: &str = "empty_sitemap";
+/// Key that changes them.
+const KEY: &str = "crawl.sitemaps";
+/// Remedy after rows have landed.
+const LATER: &str = "before rows land (afterwards with `feedline ingest reset`)";
+
+/// Sitemaps that gave no URL in this run. A warning of them ends with a run that visits all sitemaps
+/// and finds no such one.
+#[derive(Debug, Default)]
+pub(super) struct SitemapWarnings {
+    /// Addresses of absent sitemaps for messages, in the order of the visits.
+    missing: Vec<String>,
+    /// Addresses of others, each with the reason.
+    empty: Vec<String>,
+    /// True if an earlier run has visited the first URLs of the crawl.
+    is_resumed: bool,
+    /// True if a visit failed, so that its sitemap may be absent or empty.
+    has_unknown: bool,
+    /// Changes of the warnings since they were taken, at most one of each code.
+    changes: Vec<WarningChange>,
+}
+
+impl SitemapWarnings {
+    /// Records that an earlier run has visited the first URLs of the crawl.
+    pub(super) const fn resume(&mut self) {
+        self.is_resumed = true;
+    }
+
+    /// Records a visit to the sitemap at `url`, and logs it if the sitemap gives no URL.
+    pub(super) fn look(&mut self, url: &str, visit: &Visit) {
+        let reason = match visit {
+            Visit::Skipped(NOT_FOUND) => return self.add_missing(&shown(url)),
+            Visit::Skipped(ROBOTS) => "robots.txt disallows it",
+            Visit::Skipped(CRAWL_DELAY) => {
+                "robots.txt asks for a longer delay than `crawl.max_crawl_delay_s`"
+            }
+            Visit::Skipped(ROBOTS_UNREACHABLE) => {
+                self.has_unknown = true;
+                "the robots.txt of its host cannot be read"
+            }
+            Visit::Sitemap(sitemap, _) if !sitemap.is_empty() => return,
+            Visit::Sitemap(..) if Url::parse(url).is_ok_and(|url| is_robots_txt(&url)) => {
+                "it has no `Sitemap:` line"
+            }
+            Visit::Sitemap(sitemap, _) if sitemap.is_index => "it has no `sitemap` with a `loc`",
+            Visit::Sitemap(..) => "it has no `url` with a `loc`",
+            Visit::Failed {
+                is_transient: true, ..
+            } => {
+                self.has_unknown = true;
+                return;
+            }
+            Visit::Page(..) | Visit::Redirect(_) | Visit::Skipped(_) | Visit::Failed { .. } => {
+                return;
+            }
+        };
+        self.add_empty(&shown(url), reason);
+    }
+
+    fn add_missing(&mut self, name: &str) {
+        tracing::warn!(
+            code = MISSING_SITEMAP,
+            key = KEY,
+            "sitemap `{name}` does not exist (404 or 410)"
+        );
+        self.missing.push(format!("`{name}`"));
+        let do_not = match self.missing.len() {
+            1 => "does not",
+            _ => "do not",
+        };
+        let message = format!(
+            "{} {do_not} exist (404 or 410), so pages that are named there only are not found; restore it, or correct this key, or the robots.txt or sitemap that names it, {LATER}{}",
+            self.missing.join(", "),
+            self.earlier()
+        );
+        self.raise(MISSING_SITEMAP, message);
+    }
+
+    fn add_empty(&mut self, name: &str, reason: &str) {
+        tracing::warn!(
+            code = EMPTY_SITEMAP,
+            key = KEY,
+            "sitemap `{name}` gives no URL: {reason}"
+        );
+        self.empty.push(format!("`{name}` ({reason})"));
+        let give = match self.empty.len() {
+            1 => "gives",
+            _ => "give",
+        };
+        let message = format!(
+            "{} {give} no URL, so pages that only a sitemap names may not be found; if there should be some, correct the sitemap or robots.txt, or this key, {LATER}{}",
+            self.empty.join(", "),
+            self.earlier()
+        );
+        self.raise(EMPTY_SITEMAP, message);
+    }
+
+    const fn earlier(&self) -> &'static str {
+        match self.is_resumed {
+            true => "; an earlier run of this crawl may have named others",
+            false => "",
+        }
+    }
+
+    /// Replaces the change of this warning that was not taken yet.
+    fn raise(&mut self, code: &'static str, message: String) {
+        self.changes
+            .retain(|change| !matches!(change, WarningChange::Raise(held) if held.code == code));
+        let warning = Warning::new(code, message).with_key(KEY);
+        self.changes.push(WarningChange::Raise(warning));
+    }
+
+    /// Ends the warnings of earlier runs, at the end of a crawl without such a sitemap.
+    pub(super) fn finish(&mut self) {
+        if self.is_resumed || self.has_unknown {
+            return;
+        }
+        for (code, names) in [
+            (MISSING_SITEMAP, &self.missing),
+            (EMPTY_SITEMAP, &self.empty),
+        ] {
+            if names.is_empty() {
+                self.changes.push(WarningChange::Lift(code));
+            }
+        }
+    }
+
+    /// Takes the changes of the warnings since the last call.
+    pub(super) fn take_changes(&mut self) -> Vec<WarningChange> {
+        std::mem::take(&mut self.changes)
+    }
+}
+
+/// Address of a sitemap for messages.
+fn shown(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| url.to_owned(), |url| redacted(&url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{error::Error, html::sitemap::Sitemap};
+
+    /// Returns the codes of the warnings of an earlier run that hold after a crawl with these visits.
+    fn held(is_resumed: bool, visits: &[Visit]) -> Vec<String> {
+        let mut sitemaps = SitemapWarnings::default();
+        if is_resumed {
+            sitemaps.resume();
+        }
+        for (i, visit) in visits.iter().enumerate() {
+            sitemaps.look(&format!("http://h/{i}.xml"), visit);
+        }
+        sitemaps.finish();
+        // Their texts are of another build.
+        let held = [MISSING_SITEMAP, EMPTY_SITEMAP].map(|code| Warning::new(code, "?"));
+        let held = crate::warnings::apply(held.into(), sitemaps.take_changes());
+        held.into_iter().map(|warning| warning.code).collect()
+    }
+
+    fn empty_sitemap(is_index: bool) -> Visit {
+        let sitemap = Sitemap {
+            urls: vec![String::new()],
+            is_index,
+        };
+        Visit::Sitemap(sitemap, None)
+    }
+
+    #[test]
+    fn a_warning_ends_with_a_run_that_finds_no_such_sitemap() {
+        let found = || Visit::Skipped("unchanged");
+        let both = [MISSING_SITEMAP, EMPTY_SITEMAP];
+        assert!(held(false, &[found(), found()]).is_empty());
+        assert_eq!(
+            held(false, &[found(), Visit::Skipped(NOT_FOUND)]),
+            [MISSING_SITEMAP]
+        );
+        assert_eq!(
+            held(false, &[found(), empty_sitemap(false)]),
+            [EMPTY_SITEMAP]
+        );
+        // Sitemaps that the run did not see may be absent.
+        let failed = Visit::Failed {
+            reason: "http",
+            error: Error::Cancelled,
+            is_transient: true,
+        };
+        assert_eq!(held(false, &[found(), failed]), both);
+        assert_eq!(held(true, &[found()]), both);
+    }
+
+    #[test]
+    fn the_message_names_all_absent_sitemaps_of_the_run() {
+        let mut sitemaps = SitemapWarnings::default();
+        let mut message = |url: &str| {
+            sitemaps.look(url, &Visit::Skipped(NOT_FOUND));
+            match sitemaps.take_changes().as_slice() {
+                [WarningChange::Raise(warning)] => warning.message.clone(),
+                changes => panic!("{changes:?}"),
+            }
+        };
+        assert!(message("http://h/a").starts_with("`http://h/a` does not exist"));
+        let both = message("http://h/b");
+        assert!(both.starts_with("`http://h/a`, `http://h/b` do not exist"));
+    }
+
+    #[test]
+    fn a_sitemap_without_urls_is_named_with_the_reason() {
+        let check = |url: &str, visit: &Visit, expected: &str| {
+            let mut sitemaps = SitemapWarnings::default();
+            sitemaps.look(url, visit);
+            let changes = sitemaps.take_changes();
+            let [WarningChange::Raise(warning)] = changes.as_slice() else {
+                panic!("{changes:?}")
+            };
+            let expected = format!("`{url}` ({expected}) gives no URL");
+            assert_eq!(warning.code, EMPTY_SITEMAP);
+            assert_eq!(warning.key.as_deref(), Some(KEY));
+            assert!(warning.message.starts_with(&expected), "{warning:?}");
+        };
+        let (list, index) = (empty_sitemap(false), empty_sitemap(true));
+        check("http://h/a.xml", &list, "it has no `url` with a `loc`");
+        check("http://h/a.xml", &index, "it has no `sitemap` with a `loc`");
+        check("http://h/robots.txt", &index, "it has no `Sitemap:` line");
+        let disallowed = Visit::Skipped(ROBOTS);
+        check("http://h/a.xml", &disallowed, "robots.txt disallows it");
+    }
+}
