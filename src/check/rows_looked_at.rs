@@ -90,7 +90,8 @@ impl RowsLookedAt<'_> {
         source.warnings.extend(looks_like_row_number(&names));
         let is_named = |column: &&ColumnPreview| {
             let is_index = column.has_rising_index && names_index(&column.name);
-            (is_index || is_pandas_index(&column.name)) && !column.numbers_rows
+            let is_named = column.r#type == "int" && is_pandas_index(&column.name);
+            (is_index || is_named) && !column.numbers_rows
         };
         let named = preview.columns.iter().filter(is_named);
         let named = named.filter(|column| by_default.contains(&column.name));

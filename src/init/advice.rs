@@ -33,6 +33,8 @@ pub(crate) fn remedies(error: &str, location: &Location) -> Vec<Location> {
     let named = error.split_once("set `csv.skip_rows = 1` and `csv.delimiter = \"");
     if let Some((delimiter, _)) = named.and_then(|(_, rest)| rest.split_once("\"`"))
         && location.named_delimiter.is_none()
+        // The files of a folder may begin otherwise.
+        && !location.url.contains('*')
     {
         found.push(Location {
             named_delimiter: Some(delimiter.to_owned()),

@@ -332,7 +332,9 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
             ));
         }
         Some(ColumnType::Timestamp) => Some("a timestamp"),
-        Some(_) if is_pandas_index(name) => Some("the index that pandas writes, by its name"),
+        Some(ColumnType::Int64) if is_pandas_index(name) => {
+            Some("the index that pandas writes, by its name")
+        }
         Some(ColumnType::Binary) => Some("bytes"),
         Some(ColumnType::Json) => Some("lists or objects"),
         Some(list) if list.is_list() => Some("lists or objects"),

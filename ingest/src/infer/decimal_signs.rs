@@ -63,23 +63,38 @@ fn is_grouped(text: &str, sign: char) -> bool {
     is_first && groups.all(|group| group.len() == 3 && are_digits(group))
 }
 
-/// Separators of the numbers of some cells, such as those of a file.
+/// Numbers of some cells, such as those of a file, by their separators.
 #[derive(Clone, Copy, Debug, Default)]
 struct FoundSeparators {
-    comma: bool,
-    point: bool,
+    comma: u64,
+    point: u64,
     /// The same before groups of three digits, where they may separate thousands.
-    comma_groups: bool,
-    point_groups: bool,
+    comma_groups: u64,
+    point_groups: u64,
+}
+
+/// Returns true if both are many enough to be the notation of some files: one number in twenty is no typing error.
+const fn are_both(one: u64, other: u64) -> bool {
+    let (few, many) = if one < other {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    few > 0 && few.saturating_mul(19) >= many
+}
+
+/// Counts those of one kind, if there is none of the opposite kind.
+const fn alone(count: u64, opposite: u64) -> u64 {
+    if opposite == 0 { count } else { 0 }
 }
 
 impl FoundSeparators {
     /// Adds those that a file has without the opposite ones.
     const fn add_file(&mut self, file: Self) {
-        self.comma |= file.comma && !file.point;
-        self.point |= file.point && !file.comma;
-        self.comma_groups |= file.comma_groups && !file.point_groups;
-        self.point_groups |= file.point_groups && !file.comma_groups;
+        self.comma += alone(file.comma, file.point);
+        self.point += alone(file.point, file.comma);
+        self.comma_groups += alone(file.comma_groups, file.point_groups);
+        self.point_groups += alone(file.point_groups, file.comma_groups);
     }
 }
 
@@ -97,6 +112,8 @@ pub(super) struct DecimalSigns {
     /// First cell in byte order with several groups behind commas, and with several behind points: these
     /// separate thousands.
     pub(super) several_groups: [Option<String>; 2],
+    /// Cells with several groups behind points.
+    pub(super) several_points: u64,
     /// Cells with points before groups that are no numbers with the separators of `csv`.
     pub(super) unread_groups: u64,
     /// Numbers without a sign of currency or percent that are none with the separators of `csv`, other than `1,234`.
@@ -138,6 +155,7 @@ impl DecimalSigns {
                 self.unread_groups += u64::from(kind == Kind::Text);
                 let [_, several] = &mut self.several_groups;
                 keep_first(several, text, has_several);
+                self.several_points += u64::from(has_several);
                 (&mut self.point_groups, &mut self.file.point_groups, 2)
             }
             Separators::CommaGroups => {
@@ -147,7 +165,7 @@ impl DecimalSigns {
             }
         };
         *count += 1;
-        *is_in_file = true;
+        *is_in_file += 1;
         keep_first(&mut self.samples[at], text, true);
     }
 
@@ -186,14 +204,14 @@ impl DecimalSigns {
     /// Returns true if a file has decimal commas alone, and another one decimal points.
     pub(super) const fn are_split(&self) -> bool {
         let files = self.all_files();
-        files.comma && files.point
+        are_both(files.comma, files.point)
     }
 
     /// Returns true if the numbers may have either separator, those of a file are like `720,525`, and those
     /// of another one like `35.021`.
     pub(super) fn are_groups_split(&self) -> bool {
         let files = self.all_files();
-        files.comma_groups && files.point_groups && self.are_groups_mixed()
+        are_both(files.comma_groups, files.point_groups) && self.are_groups_mixed()
     }
 
     const fn all_files(&self) -> FoundSeparators {
@@ -276,6 +294,12 @@ mod tests {
         ] {
             assert_eq!(Separators::of(number), expected, "{number}");
         }
+    }
+
+    #[test]
+    fn one_number_of_many_is_no_notation_of_files() {
+        assert!(super::are_both(1, 19) && super::are_both(160, 160));
+        assert!(!super::are_both(1, 162) && !super::are_both(5, 0));
     }
 
     #[test]

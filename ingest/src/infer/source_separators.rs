@@ -1,6 +1,6 @@
 //! Decimal separators of the columns of a source together: the settings of `csv` hold for all of them.
 
-use feedline_schemas::config::CsvConfig;
+use feedline_schemas::config::SourceConfig;
 
 use super::{
     column_counts::ColumnCounts,
@@ -24,14 +24,30 @@ pub(super) struct SourceSeparators {
 }
 
 impl SourceSeparators {
-    /// Separators of the columns whose cells are nearly all numbers. A column with both decimal separators
-    /// decides only where no other one does. Several groups, as in `18.194.000`, decide too.
-    pub(super) fn of(columns: &[ColumnCounts], csv: &CsvConfig) -> Self {
-        let columns = columns.iter().filter(|column| column.has_number_cells());
-        let signs: Vec<&DecimalSigns> = columns.map(|column| &column.decimal_signs).collect();
+    /// Separators of the columns whose cells are nearly all numbers, and that have no declared type. A
+    /// column with both decimal separators decides only where no other one does. Several groups, as in
+    /// `18.194.000`, decide too, in a column that also has numbers with fewer: those of addresses and
+    /// codes, such as `192.168.178.101`, are always as many.
+    pub(super) fn of(columns: &[ColumnCounts], config: &SourceConfig) -> Self {
+        let csv = &config.csv;
+        let is_declared = |column: &ColumnCounts| {
+            let own = config.contract.column.get(&column.name);
+            own.is_some_and(|own| own.r#type.is_some())
+        };
+        let columns: Vec<&ColumnCounts> = columns
+            .iter()
+            .filter(|column| column.has_number_cells() && !is_declared(column))
+            .collect();
+        let signs: Vec<&DecimalSigns> =
+            columns.iter().map(|column| &column.decimal_signs).collect();
         let has = |is: fn(&DecimalSigns) -> bool| signs.iter().any(|signs| is(signs));
         let has_points = has(|signs| signs.points > 0 && signs.commas == 0);
-        let has_groups = has(|signs| signs.points == 0 && signs.several_groups[1].is_some());
+        let has_groups = columns.iter().any(|column| {
+            let signs = &column.decimal_signs;
+            let has_fewer =
+                signs.point_groups > signs.several_points || column.count(Kind::Integer) > 0;
+            signs.points == 0 && signs.several_points > 0 && has_fewer
+        });
         let has_commas = has(|signs| signs.commas > 0 && signs.points == 0)
             || (!has_points && has(DecimalSigns::are_surely_mixed))
             || (!has_points && has_groups && csv.decimal_separator != Some('.'));
@@ -122,6 +138,20 @@ mod tests {
                 assert_eq!(followed.types["c1"], ColumnType::Float64);
                 assert_eq!(followed.warnings, []);
             }
+        }
+    }
+
+    #[test]
+    fn addresses_and_codes_of_as_many_groups_each_decide_no_separator() {
+        for code in ["192.168.178.101", "553.166.849"] {
+            let other = code.replace('1', "2");
+            let rows = [format!("{code} 3.922"), format!("{other} 73.147")];
+            let found = infer(&rows.each_ref().map(String::as_str), &[]);
+            let float = ColumnType::Float64;
+            let types = ["c0", "c1"].map(|column| found.types[column]);
+            assert_eq!(types, [ColumnType::Utf8, float]);
+            assert_eq!(found.warnings, []);
+            assert_eq!(found.columns[0].number_settings, [""; 0]);
         }
     }
 

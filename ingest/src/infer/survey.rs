@@ -302,7 +302,7 @@ impl Survey {
     /// them.
     pub(crate) fn infer_after(&self, config: &SourceConfig, landed: &LandedTypes) -> Inferred {
         let mut inferred = Inferred::default();
-        let separators = SourceSeparators::of(&self.columns, &config.csv);
+        let separators = SourceSeparators::of(&self.columns, config);
         let mut findings = ColumnFindings {
             separators,
             ..ColumnFindings::default()
