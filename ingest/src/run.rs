@@ -223,7 +223,6 @@ async fn run_source(
     warnings.extend(log.delta_warnings().cloned());
     found.add(config, log.last(), &warnings);
     found.is_complete = !is_finished && read.is_ok();
-    found.has_records = log.appended_rows() + log.appended_rejects() > 0;
     read?;
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;

@@ -15,10 +15,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{
-    context::Context, error::Error, held_warnings::holding, landing_folder::landing,
-    warnings::REQUIRED_MISSING,
-};
+use crate::{context::Context, error::Error, held_warnings::holding, landing_folder::landing};
 
 /// Warnings of a run that the state of the log does not have.
 #[derive(Debug, Default)]
@@ -26,8 +23,6 @@ pub(crate) struct FoundWarnings {
     all: Vec<Warning>,
     /// True if the run read its source to the end. Otherwise a lack of warnings shows nothing.
     pub(crate) is_complete: bool,
-    /// True if records landed or were rejected. Otherwise the warnings about landed records stay.
-    pub(crate) has_records: bool,
 }
 
 impl FoundWarnings {
@@ -68,14 +63,7 @@ async fn write(context: &Context, source: &Name, found: &FoundWarnings) -> Resul
         let url = landing.url_of(WARNINGS_FILE);
         decode::<RunWarnings>(&url, bytes).ok()
     });
-    let mut all = found.all.clone();
-    if let Some(before) = before.as_ref().filter(|_| !found.has_records) {
-        let known: Vec<&str> = found.all.iter().map(|known| known.code.as_str()).collect();
-        let of_records = before.warnings.iter().filter(|warning| {
-            warning.code == REQUIRED_MISSING && !known.contains(&warning.code.as_str())
-        });
-        all.extend(of_records.cloned());
-    }
+    let all = found.all.clone();
     if all.is_empty() {
         if stored.is_some() {
             landing.delete(WARNINGS_FILE).await?;
@@ -152,7 +140,6 @@ mod tests {
         FoundWarnings {
             all: codes.iter().map(warning).collect(),
             is_complete,
-            has_records: true,
         }
     }
 
@@ -197,38 +184,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_warning_about_records_stays_until_others_land_and_its_time_is_that_of_the_first_run()
-    {
+    async fn the_time_of_warnings_is_that_of_the_first_run_with_these_codes() {
         let (context, later) = (context(), context());
         let later = Context {
             root: context.root.clone(),
             run_id: "later".into(),
             ..later
         };
-        let mut found = found(&[REQUIRED_MISSING, "a"], true);
+        let mut found = found(&["a", "b"], true);
         write(&context, &name(), &found).await.unwrap();
-        // No record is read again: what is about records stays, another text of a code too.
-        found.has_records = false;
-        found.all.retain(|warning| warning.code == "a");
         found.all[0].message = "another text".into();
         write(&later, &name(), &found).await.unwrap();
         let landing = landing(&context.root, &name());
         let mut shown = Vec::new();
         let last = add_to(&mut shown, &landing).await.unwrap().unwrap();
-        assert_eq!(last.run_id, context.run_id);
-        assert_eq!(last.codes, ["a", REQUIRED_MISSING]);
-        assert_eq!(shown[0].message, "another text");
-        found.all.clear();
-        write(&later, &name(), &found).await.unwrap();
-        let mut shown = Vec::new();
-        let last = add_to(&mut shown, &landing).await.unwrap().unwrap();
         assert_eq!(
-            (last.run_id.as_str(), last.codes),
-            ("later", vec![REQUIRED_MISSING.to_owned()])
+            (last.run_id, &*shown[0].message),
+            (context.run_id.clone(), "another text")
         );
-        found.has_records = true;
+        found.all.pop();
         write(&later, &name(), &found).await.unwrap();
-        assert!(add_to(&mut Vec::new(), &landing).await.unwrap().is_none());
+        let last = add_to(&mut shown, &landing).await.unwrap().unwrap();
+        assert_eq!(last.run_id, "later");
     }
 
     #[tokio::test]

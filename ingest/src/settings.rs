@@ -96,8 +96,16 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
 /// Refuses a user and a password in a URL: URLs are in logs, messages and warnings.
 fn check_user_info(source: &SourceConfig) -> Result<(), Error> {
     let labels = source.idx.labels.as_deref().unwrap_or_default();
+    let start = source
+        .crawl
+        .start
+        .iter()
+        .map(|url| ("crawl.start", url.as_str()));
+    let sitemaps = source.crawl.sitemaps.iter();
+    let sitemaps = sitemaps.map(|url| ("crawl.sitemaps", url.as_str()));
     let urls = [("url", source.url.as_str()), ("idx.labels", labels)];
-    let Some((key, url)) = urls.into_iter().find(|(_, url)| has_user_info(url)) else {
+    let mut urls = urls.into_iter().chain(start).chain(sitemaps);
+    let Some((key, url)) = urls.find(|(_, url)| has_user_info(url)) else {
         return Ok(());
     };
     let begin = url.get(.."http".len()).unwrap_or_default();

@@ -50,6 +50,8 @@ impl Asking {
         let mut walk = WebDavWalk::new(root);
         let body = body.bytes().await.map_err(|error| truncated(&error))?;
         walk.add("", &at, &body)?;
+        // A server that lists all levels has left out the members of a folder that it refuses.
+        let lists_all = walk.found.keys().any(|path| path.contains('/'));
         while is_deep && let Some(folder) = walk.pending.pop() {
             let url = walk.url_of(&folder, true);
             let (answer, at) = self.follow(one_level(&request, &url)?).await?;
@@ -57,6 +59,10 @@ impl Asking {
             if is_transient(status) {
                 // The client of the store repeats the whole listing, if no policy has repeated the request.
                 return Ok(answer);
+            }
+            let is_gone = [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&status);
+            if is_gone || (lists_all && status == StatusCode::FORBIDDEN) {
+                continue;
             }
             if !status.is_success() {
                 let url = redacted_location(url.as_str());

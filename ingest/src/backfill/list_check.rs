@@ -24,6 +24,8 @@ pub(crate) async fn wrong_lists(
     let newest = entries.last().and_then(list_of);
     if let (Some((hash, ledger)), Some(entry)) = (newest, entries.last())
         && !saved.contains(&hash)
+        // A rewind past the kept lists notes it.
+        && entry.rewound_to.is_none()
     {
         found.push(Damage {
             path: path(hash),

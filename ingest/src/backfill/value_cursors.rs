@@ -129,7 +129,9 @@ pub(crate) async fn wrong_cursors(
     landing: &Store,
     entries: &[CommitEntry],
 ) -> Result<Option<Damage>, Error> {
-    let Some(entry) = entries.last() else {
+    // After a rewind past the kept files, which notes it, nothing is damaged.
+    let entry = entries.last().filter(|entry| entry.rewound_to.is_none());
+    let Some(entry) = entry else {
         return Ok(None);
     };
     let Some(hash) = entry

@@ -55,13 +55,12 @@ impl RequestBuilder {
         let is_http = matches!(url.scheme(), "http" | "https");
         let has_place = |param: &&str| has_hole(&config.url, param);
         let is_template = is_http && in_url.iter().any(has_place);
-        if let Some(name) = unknown_hole(&config.url, in_url).filter(|_| is_http) {
-            let known = match in_url.is_empty() {
-                true => "the source has neither".to_owned(),
-                false => format!("the parameters are `{}`", in_url.join("`, `")),
-            };
+        if let Some(name) =
+            unknown_hole(&config.url, in_url).filter(|_| is_http && !in_url.is_empty())
+        {
+            let known = in_url.join("`, `");
             let reason = format!(
-                "has the placeholder `{{{name}}}`, which names no parameter of `for_each` or `slices`: {known}; correct it, or write `%7B{name}%7D` to send it as it is"
+                "has the placeholder `{{{name}}}`, which names no parameter of `for_each` or `slices`: the parameters are `{known}`; correct it, or write `%7B{name}%7D` to send it as it is"
             );
             return Err(Error::config("url", reason));
         }
