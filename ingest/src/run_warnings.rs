@@ -63,17 +63,19 @@ async fn write(context: &Context, source: &Name, found: &FoundWarnings) -> Resul
         let url = landing.url_of(WARNINGS_FILE);
         decode::<RunWarnings>(&url, bytes).ok()
     });
-    let all = found.all.clone();
-    if all.is_empty() {
+    if found.all.is_empty() {
         if stored.is_some() {
             landing.delete(WARNINGS_FILE).await?;
         }
         return Ok(());
     }
-    if before.as_ref().is_some_and(|before| before.warnings == all) {
+    if before
+        .as_ref()
+        .is_some_and(|before| before.warnings == found.all)
+    {
         return Ok(());
     }
-    let first = before.filter(|before| codes_of(&before.warnings) == codes_of(&all));
+    let first = before.filter(|before| codes_of(&before.warnings) == codes_of(&found.all));
     let (run_id, since_unix_s) = match first {
         Some(first) => (first.run_id, first.since_unix_s),
         None => (context.run_id.clone(), context.clock.unix().as_secs()),
@@ -84,7 +86,7 @@ async fn write(context: &Context, source: &Name, found: &FoundWarnings) -> Resul
         source: source.clone(),
         run_id,
         since_unix_s,
-        warnings: all,
+        warnings: found.all.clone(),
     };
     let bytes = Bytes::from(encode(&record));
     landing.put(WARNINGS_FILE, bytes).await?;

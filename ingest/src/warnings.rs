@@ -16,9 +16,6 @@ pub(crate) enum WarningChange {
     LiftEnds,
 }
 
-/// Code of the warning about records that landed without a value in a required column.
-pub(crate) const REQUIRED_MISSING: &str = "required_missing";
-
 /// Code of the warning about a next page that a source without pagination does not request.
 pub(crate) const NEXT_PAGE_NOT_REQUESTED: &str = "next_page_not_requested";
 

@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use feedline_schemas::config::JsonConfig;
 use quick_xml::{
     Reader,
+    escape::resolve_xml_entity,
     events::{BytesRef, BytesStart, Event},
 };
 
@@ -421,14 +422,10 @@ impl XmlScan<'_> {
     /// Adds the character of a reference such as `&amp;` or `&#233;`.
     fn entity(&mut self, entity: &BytesRef<'_>, at: u64) -> Result<(), String> {
         let name = entity.decode().map_err(|e| not_xml(&e, at))?;
-        let found = match name.as_ref() {
-            "amp" => Some('&'),
-            "lt" => Some('<'),
-            "gt" => Some('>'),
-            "quot" => Some('"'),
-            "apos" => Some('\''),
-            _ => entity.resolve_char_ref().map_err(|e| not_xml(&e, at))?,
-        };
+        if let Some(known) = resolve_xml_entity(&name) {
+            return self.push_text(known, at);
+        }
+        let found = entity.resolve_char_ref().map_err(|e| not_xml(&e, at))?;
         let Some(found) = found else {
             return Err(format!(
                 "it has the entity `&{};` at byte {at}, which XML does not know without a DTD",

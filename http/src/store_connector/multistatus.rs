@@ -5,7 +5,11 @@
 
 use std::time::SystemTime;
 
-use quick_xml::{Reader, escape::escape, events::Event};
+use quick_xml::{
+    Reader,
+    escape::{escape, resolve_xml_entity},
+    events::Event,
+};
 
 /// Deepest nesting of elements that is read. Listings have 6 levels, values of other properties some more.
 const MAX_NESTING: usize = 64;
@@ -87,15 +91,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<WebDavResource>, String> {
             Event::CData(part) => text += &part.decode().map_err(|e| e.to_string())?,
             Event::GeneralRef(entity) => {
                 let name = entity.decode().map_err(|e| e.to_string())?;
-                let character = match name.as_ref() {
-                    "amp" => Some('&'),
-                    "lt" => Some('<'),
-                    "gt" => Some('>'),
-                    "quot" => Some('"'),
-                    "apos" => Some('\''),
-                    _ => entity.resolve_char_ref().ok().flatten(),
-                };
-                text.push(character.ok_or_else(|| format!("it has an unknown entity `&{name};`"))?);
+                let character = entity.resolve_char_ref().ok().flatten();
+                match (resolve_xml_entity(&name), character) {
+                    (Some(known), _) => text += known,
+                    (None, Some(character)) => text.push(character),
+                    (None, None) => return Err(format!("it has an unknown entity `&{name};`")),
+                }
             }
             Event::Eof if !has_root => return Err("it has no XML".into()),
             Event::Eof if !path.is_empty() => {

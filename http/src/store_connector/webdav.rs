@@ -61,11 +61,12 @@ impl Asking {
                 return Ok(answer);
             }
             let is_gone = [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&status);
+            let url = redacted_location(url.as_str());
             if is_gone || (lists_all && status == StatusCode::FORBIDDEN) {
+                tracing::warn!(url, %status, "the server lists a folder and not its files: none of them are read");
                 continue;
             }
             if !status.is_success() {
-                let url = redacted_location(url.as_str());
                 return Err(refused(format!(
                     "`PROPFIND` of the folder `{url}` below it got status {status}; {NO_ACCESS}"
                 )));
@@ -420,6 +421,24 @@ mod tests {
             .await;
             let error = list(&server).await.unwrap_err();
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_gone_or_refused_beside_all_levels_is_left_out() {
+        let below = entry("/d/c/") + &entry("/d/c/b.csv");
+        for (status, below, count) in [
+            ("404 Not Found", String::new(), 1),
+            ("403 Forbidden", below, 2),
+        ] {
+            let server = Scripted::answering(move |number, _| match number {
+                0 => listing(&(entry("/d/") + &entry("/d/a.csv") + &below + &entry("/d/e/"))),
+                _ => answer(status, ""),
+            })
+            .await;
+            let found = list(&server).await.unwrap();
+            assert_eq!(found.len(), count, "{found:?}");
+            assert_eq!(server.targets(), ["/d", "/d/e/"]);
         }
     }
 

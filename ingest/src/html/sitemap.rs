@@ -1,7 +1,7 @@
 //! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines
 //! of text. A robots.txt is an index too: its `Sitemap:` lines name lists.
 
-use quick_xml::{Reader, events::Event};
+use quick_xml::{Reader, escape::resolve_xml_entity, events::Event};
 use url::Url;
 
 use super::robots::MAX_BYTES;
@@ -116,15 +116,12 @@ fn xml(text: &str) -> Result<Sitemap, String> {
             Event::CData(text) if in_loc => url += &text.decode().map_err(|e| e.to_string())?,
             Event::GeneralRef(entity) if in_loc => {
                 let name = entity.decode().map_err(|e| e.to_string())?;
-                let predefined = match name.as_ref() {
-                    "amp" => Some('&'),
-                    "lt" => Some('<'),
-                    "gt" => Some('>'),
-                    "quot" => Some('"'),
-                    "apos" => Some('\''),
-                    _ => entity.resolve_char_ref().ok().flatten(),
-                };
-                url.push(predefined.ok_or_else(|| format!("it has an unknown entity `&{name};`"))?);
+                let character = entity.resolve_char_ref().ok().flatten();
+                match (resolve_xml_entity(&name), character) {
+                    (Some(known), _) => url += known,
+                    (None, Some(character)) => url.push(character),
+                    (None, None) => return Err(format!("it has an unknown entity `&{name};`")),
+                }
             }
             Event::Eof if path.is_empty() => return bounded(urls, is_index),
             Event::Eof => return Err("it ends early: an element is left open".into()),

@@ -8,7 +8,10 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use crate::{children::tables, contract, warnings::REQUIRED_MISSING};
+use crate::{children::tables, contract};
+
+/// Code of the warning.
+const REQUIRED_MISSING: &str = "required_missing";
 
 /// Most columns that the warning names.
 const NAMED: usize = 5;
