@@ -158,12 +158,16 @@ fn copy_all<B, Q>(
     B: RankBatch + Send + Sync + 'static,
     Q: CopyQueue,
 {
-    let mut held: Vec<Weak<B>> = Vec::new();
+    let mut held = Vec::new();
     while let Some(batch) = next_batch(&mut batches, &mut held) {
         let copy = || {
-            let batch = Arc::new(batch?);
-            held.push(Arc::downgrade(&batch));
-            FedBatch::copy(batch, copies)
+            let in_use = Arc::new(());
+            held.push(Arc::downgrade(&in_use));
+            let counted = CountedBatch {
+                batch: batch?,
+                _in_use: in_use,
+            };
+            FedBatch::copy(counted, copies)
         };
         // The tensor library panics where a device fails.
         let batch = catch_unwind(AssertUnwindSafe(copy)).unwrap_or_else(|panic| {
@@ -182,9 +186,11 @@ fn copy_all<B, Q>(
 /// up before.
 fn next_batch<B>(
     batches: &mut Batches<'_, B>,
-    held: &mut Vec<Weak<B>>,
+    held: &mut Vec<Weak<()>>,
 ) -> Option<Result<B, Error>> {
     loop {
+        // Counted before the loader is asked: one that is used up meanwhile is a reason to ask again.
+        let in_use = count_in_use(held);
         let batch = batches.next();
         let asked_early = matches!(
             &batch,
@@ -192,15 +198,51 @@ fn next_batch<B>(
                 feedline_loader::Error::BatchesHeld { .. }
             )))
         );
-        held.retain(|batch| batch.strong_count() > 0);
-        if !asked_early || held.is_empty() {
+        if !asked_early || in_use == 0 {
             return batch;
         }
-        let in_use = held.len();
-        while held.len() == in_use {
+        while count_in_use(held) == in_use {
             thread::park_timeout(WAIT);
-            held.retain(|batch| batch.strong_count() > 0);
         }
+    }
+}
+
+fn count_in_use(held: &mut Vec<Weak<()>>) -> usize {
+    held.retain(|batch| batch.strong_count() > 0);
+    held.len()
+}
+
+/// A batch in memory of the loader, counted as in use until that memory was given back.
+#[derive(Debug)]
+struct CountedBatch<B> {
+    batch: B,
+    /// Dropped after `batch`, as the fields of a struct are dropped in their order.
+    _in_use: Arc<()>,
+}
+
+impl<B: RankBatch> RankBatch for CountedBatch<B> {
+    fn samples(&self) -> Samples<'_> {
+        self.batch.samples()
+    }
+
+    fn keys(&self) -> &[u64] {
+        self.batch.keys()
+    }
+
+    fn origins(&self) -> &[u64] {
+        self.batch.origins()
+    }
+
+    fn substituted(&self) -> Vec<usize> {
+        self.batch.substituted()
+    }
+
+    fn state(&self) -> &LoaderState {
+        self.batch.state()
+    }
+
+    fn is_page_locked(&self, bytes: &[u8]) -> bool {
+        self.batch.is_page_locked(bytes)
     }
 }
 
@@ -214,7 +256,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 /// A batch whose numbers are on a device, or in host memory only.
 #[derive(Debug)]
 pub(crate) struct FedBatch<B, C = UploadedBatch> {
-    batch: Arc<B>,
+    batch: Arc<CountedBatch<B>>,
     uploaded: Option<C>,
     /// Bytes that crossed the bus for it.
     bytes: BusBytes,
@@ -222,8 +264,12 @@ pub(crate) struct FedBatch<B, C = UploadedBatch> {
 
 impl<B> FedBatch<B> {
     fn in_host_memory(batch: B) -> Self {
+        let counted = CountedBatch {
+            batch,
+            _in_use: Arc::default(),
+        };
         Self {
-            batch: Arc::new(batch),
+            batch: Arc::new(counted),
             uploaded: None,
             bytes: BusBytes::default(),
         }
@@ -235,7 +281,8 @@ impl<B: RankBatch + Send + Sync + 'static, C> FedBatch<B, C> {
     ///
     /// # Errors
     /// [`Error::Device`].
-    fn copy(batch: Arc<B>, copies: &impl CopyQueue<Copied = C>) -> Result<Self, Error> {
+    fn copy(counted: CountedBatch<B>, copies: &impl CopyQueue<Copied = C>) -> Result<Self, Error> {
+        let batch = Arc::new(counted);
         // Subscribers that look at it learn the rate of copies, as `benches/steps.rs` does.
         let span = tracing::debug_span!("copy_batch", bytes = tracing::field::Empty).entered();
         let uploaded = copies.order(batch.samples(), &LentColumns(&batch));

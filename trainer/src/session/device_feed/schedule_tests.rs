@@ -375,7 +375,10 @@ fn use_batches(
                 return (used, Some(reason));
             }
         };
-        assert_eq!((batch.batch.number, batch.uploaded), (used, Some(used)));
+        assert_eq!(
+            (batch.batch.batch.number, batch.uploaded),
+            (used, Some(used))
+        );
         copies.check_arrived(used);
         used += 1;
         held.push_back(batch);

@@ -1,5 +1,9 @@
 use std::{
-    sync::{Weak, mpsc::channel},
+    sync::{
+        Weak,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::channel,
+    },
     time::Duration,
 };
 
@@ -199,7 +203,7 @@ fn host_memory_is_given_back_once_it_is_copied() {
         let engine = engine(backend.clone());
         let batches = Box::new((0..50).map(|number| Ok(numbered(number))));
         let held = DeviceFeed::new(&engine, 2).feed(batches, |batches| {
-            let mut seen: Vec<Weak<Numbered>> = Vec::new();
+            let mut seen: Vec<Weak<CountedBatch<Numbered>>> = Vec::new();
             for batch in batches {
                 let batch = batch?;
                 seen.push(Arc::downgrade(&batch.batch));
@@ -301,6 +305,40 @@ fn a_loader_with_fewer_batches_is_asked_again_once_one_is_used_up() {
         Ok(used)
     });
     assert_eq!(used.unwrap(), 30);
+}
+
+/// The memory of a batch may be used up, or be on its way back, just when the loader says that all of it is in use.
+#[test]
+fn memory_that_comes_back_while_the_loader_is_asked_is_asked_for_again() {
+    let mut in_use = Some(Arc::new(()));
+    let mut held = in_use.iter().map(Arc::downgrade).collect();
+    let mut batches: Batches<'_, u8> = Box::new(std::iter::from_fn(move || {
+        if in_use.take().is_some() {
+            let held = feedline_loader::Error::BatchesHeld { slabs: 1 };
+            return Some(Err(held.into()));
+        }
+        Some(Ok(7))
+    }));
+    let batch = next_batch(&mut batches, &mut held);
+    assert!(matches!(batch, Some(Ok(7))), "{batch:?}");
+}
+
+#[test]
+fn a_batch_is_in_use_until_its_memory_was_given_back() {
+    /// Counts how often it is in use while it is given back.
+    struct Memory(Weak<()>, Arc<AtomicUsize>);
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            self.1.store(self.0.strong_count(), Ordering::Relaxed);
+        }
+    }
+    let in_use = Arc::new(());
+    let seen = Arc::default();
+    drop(CountedBatch {
+        batch: Memory(Arc::downgrade(&in_use), Arc::clone(&seen)),
+        _in_use: in_use,
+    });
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
 }
 
 #[test]
