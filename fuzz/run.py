@@ -120,6 +120,14 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def read_end(file, size=65_536):
+    """The last bytes of a log. All of it may be gigabytes of panics that were caught, and a process
+    passes its peak of memory on to those that it starts, which libFuzzer compares with its limit."""
+    with open(file, "rb") as log:
+        log.seek(max(0, file.stat().st_size - size))
+        return log.read().decode("utf-8", "replace")
+
+
 class Runs:
     """CPU time, inputs and findings of each target, kept in a file."""
 
@@ -153,8 +161,8 @@ class Runs:
                 if used - last >= 10:
                     last = used
                     self.note(name, cpu=before + used)
-        text = (folder / "log").read_bytes().decode("utf-8", "replace")
-        units = [int(line.split()[-1]) for line in text.splitlines() if "number_of_executed_units" in line]
+        end = read_end(folder / "log").splitlines()
+        units = [int(line.split()[-1]) for line in end if "number_of_executed_units" in line]
         with self.lock:
             earlier = self.state.get(name, {}).get("inputs", 0)
         findings = sorted(file.name for file in found.iterdir())
