@@ -238,13 +238,17 @@ fn without_value(reason: &str) -> String {
     }
 }
 
+/// The key without letters, as TOML writes it.
+const EMPTY_KEY: &str = "\"\"";
+
 /// serde's path stops at the table for an unknown or missing field, whose name is in the message.
 fn key_path(path: &str, message: &str) -> String {
     let path = path.trim_matches('.').replace("[", ".").replace("]", "");
     let field = message
         .strip_prefix("unknown field `")
         .or_else(|| message.strip_prefix("missing field `"))
-        .and_then(|rest| rest.split('`').next());
+        .and_then(|rest| rest.split('`').next())
+        .map(|field| if field.is_empty() { EMPTY_KEY } else { field });
     match field {
         Some(field) if path.is_empty() || path == "?" => field.to_owned(),
         Some(field) if path.rsplit('.').next() != Some(field) => format!("{path}.{field}"),
@@ -501,6 +505,7 @@ fn span_of(text: &str, path: &str, part: PairPart) -> Option<Range<usize>> {
     let mut node = Node::Table(document.get_ref());
     let mut span = 0..0;
     for key in path.split('.') {
+        let key = if key == EMPTY_KEY { "" } else { key };
         let (of_key, value): (Range<usize>, &Spanned<DeValue<'_>>) = match node {
             Node::Table(table) | Node::Value(DeValue::Table(table)) => {
                 let (found, value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == key)?;
@@ -575,6 +580,20 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_key_without_letters_is_named_as_toml_writes_it() {
+        for (text, expected) in [
+            ("[\"\"]\n", "p.toml:1: `\"\"`: unknown key ``"),
+            (
+                "[pipeline]\nname = \"p\"\n\"\" = 1\n",
+                "p.toml:3: `pipeline.\"\"`: unknown key ``",
+            ),
+        ] {
+            let error = check(text, &[]).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     /// Error of a setting in a source of the type that it belongs to.
