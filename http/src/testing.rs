@@ -362,13 +362,13 @@ impl Drop for Scripted {
     }
 }
 
-/// Reads the head of a request and its body.
+/// Reads the head of a request and its body; empty when the client is gone before their end.
 async fn head(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         match socket.read_u8().await {
             Ok(byte) => bytes.push(byte),
-            Err(_) => break,
+            Err(_) => return String::new(),
         }
     }
     let mut head = String::from_utf8(bytes).unwrap();
@@ -376,7 +376,9 @@ async fn head(socket: &mut TcpStream) -> String {
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-    socket.read_exact(&mut body).await.unwrap();
+    if socket.read_exact(&mut body).await.is_err() {
+        return String::new();
+    }
     head.push_str(std::str::from_utf8(&body).unwrap());
     head
 }

@@ -2,9 +2,12 @@
 
 use std::{
     fmt,
+    hash::{BuildHasher as _, RandomState},
     io::{self, BufRead as _, BufReader, Read, Write as _},
+    net::TcpListener,
+    ops::Range,
     os::unix::process::ExitStatusExt as _,
-    process::{Child, ChildStdin, ExitStatus},
+    process::{self, Child, ChildStdin, ExitStatus},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
@@ -13,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use feedline_http::backoff::Jitter;
 use feedline_schemas::report::TrainReport;
 use feedline_storage::clock::Clock;
 use feedline_trainer::{Phase, Whereabouts};
@@ -33,6 +37,13 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The same for ranks that have not begun, and so have nothing to save.
 const GRACE_BEFORE: Duration = Duration::from_secs(1);
+
+/// Ports where the ranks meet, below those that systems choose for other listeners and for outgoing
+/// connections: such a port stays free until the first rank listens.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// Ports that are tried before one that the system chooses.
+const PORT_TRIES: u32 = 16;
 
 /// A message of a rank; `None` is the last one.
 type RankEvent = (usize, Option<RankMessage>);
@@ -94,7 +105,7 @@ impl RankProcesses {
     /// # Errors
     /// The error of the system.
     pub(super) fn start(launch: &RankLaunch, resume: bool) -> io::Result<Self> {
-        let port = free_port()?;
+        let port = free_port(RandomState::new().hash_one(process::id()))?;
         let (sender, events) = mpsc::channel();
         let mut processes = Self {
             all: Vec::new(),
@@ -308,11 +319,19 @@ fn how(ended: Option<ExitStatus>) -> String {
     }
 }
 
-/// Finds a free port of this machine. If another process takes it first, the ranks are restarted.
-fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
-        .local_addr()?
-        .port())
+/// Finds a free port of this machine, drawn by `seed`. If another process takes it first, the ranks
+/// are restarted.
+fn free_port(seed: u64) -> io::Result<u16> {
+    let mut draws = Jitter::new(seed);
+    let width = PORTS.end - PORTS.start;
+    for _ in 0..PORT_TRIES {
+        let offset = u16::try_from(draws.up_to(u64::from(width - 1))).unwrap_or_default();
+        let port = PORTS.start + offset;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn named(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -336,5 +355,19 @@ fn pass_on(errors: impl Read, rank: usize) {
         let line = String::from_utf8_lossy(&line);
         // Standard error may be closed.
         writeln!(io::stderr(), "rank {rank}: {line}").ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_where_another_program_listens_is_not_drawn() {
+        let first = free_port(7).unwrap();
+        let _taken = TcpListener::bind(("127.0.0.1", first)).unwrap();
+        let second = free_port(7).unwrap();
+        assert_ne!(first, second);
+        assert!([first, second].iter().all(|port| PORTS.contains(port)));
     }
 }

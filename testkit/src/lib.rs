@@ -15,6 +15,7 @@ mod dataset_files;
 pub mod error_texts;
 #[cfg(feature = "datasets")]
 pub mod foreign_formats;
+pub mod free_port;
 pub mod fuzz_replay;
 pub mod image_corpus;
 pub mod jpeg;

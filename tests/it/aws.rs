@@ -3,12 +3,13 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use feedline_testkit::free_port::free_port;
 use serde_json::Value;
 
 use crate::support::{Finished, feedline, finish, pipeline, python, wait};
@@ -91,9 +92,7 @@ fn requests_with_odd_queries_are_signed_as_botocore_verifies_them() {
 /// Starts moto, which verifies signatures after the first requests, and returns its port.
 fn moto() -> Option<(Server, u16)> {
     let mut command = python("moto.server, boto3")?;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_port();
     command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p"]);
     command.arg(port.to_string());
     command.env("INITIAL_NO_AUTH_ACTION_COUNT", UNSIGNED);

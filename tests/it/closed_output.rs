@@ -1,18 +1,17 @@
 //! Standard output that its reader closes early, where the report says that the rest was not written;
 //! and logs that cannot be written.
 
-use std::{fmt::Write as _, fs, path::Path, process::Stdio};
+use std::{fmt::Write as _, fs, io, path::Path, process::Stdio};
 
 use crate::support::{Finished, feedline, finish, run};
 
 /// Runs `arguments` with a standard output that is closed before anything is written.
 fn run_closed(folder: &Path, arguments: &[&str]) -> Finished {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
     let mut command = feedline(folder);
     command.args(arguments).env("FEEDLINE_LOG", "error");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    drop(child.stdout.take());
-    finish(child.wait_with_output().unwrap())
+    finish(command.stdout(writer).output().unwrap())
 }
 
 #[test]

@@ -13,10 +13,11 @@ use std::{
     thread,
 };
 
+use feedline_testkit::free_port::free_port;
 use serde_json::Value;
 
 use crate::{
-    nginx::{Logged, Nginx, free_port},
+    nginx::{Logged, Nginx},
     support::{feedline, finish, pipeline},
     tls::make_certificates,
 };
@@ -51,6 +52,11 @@ fn ingest(folder: &Path, origin: &str, retry: &str) -> Value {
     report
 }
 
+/// Requests that the program sent.
+fn sent(report: &Value) -> usize {
+    usize::try_from(report["requests"].as_u64().unwrap()).unwrap()
+}
+
 fn connections(requests: &[Logged]) -> usize {
     let all: BTreeSet<&str> = requests.iter().map(|r| r.connection.as_str()).collect();
     all.len()
@@ -68,12 +74,12 @@ fn all_pages_are_read_over_one_connection_of_http_2_and_clear_text_is_http_1() {
         return;
     };
     let report = ingest(folder.path(), &format!("https://127.0.0.1:{secure}"), "");
-    let requests = nginx.requests();
+    let requests = nginx.requests(sent(&report));
     assert_eq!(report["requests"], requests.len(), "{report}");
     check_protocol(&requests, "HTTP/2.0");
     assert_eq!(connections(&requests), 1, "{requests:#?}");
-    ingest(folder.path(), &format!("http://127.0.0.1:{clear}"), "");
-    let in_clear = &nginx.requests()[requests.len()..];
+    let report = ingest(folder.path(), &format!("http://127.0.0.1:{clear}"), "");
+    let in_clear = &nginx.requests(requests.len() + sent(&report))[requests.len()..];
     assert_eq!(in_clear.len(), requests.len());
     check_protocol(in_clear, "HTTP/1.1");
     assert_eq!(connections(in_clear), 1, "{in_clear:#?}");
@@ -87,7 +93,7 @@ fn a_server_that_ends_connections_with_goaway_loses_and_doubles_no_request() {
     };
     let report = ingest(folder.path(), &format!("https://127.0.0.1:{secure}"), "");
     assert_eq!(report["retries"], 0, "{report}");
-    let requests = nginx.requests();
+    let requests = nginx.requests(sent(&report));
     check_protocol(&requests, "HTTP/2.0");
     let targets: BTreeSet<&str> = requests.iter().map(|r| r.target.as_str()).collect();
     assert_eq!(targets.len(), requests.len(), "{requests:#?}");

@@ -11,11 +11,15 @@ use std::{
     time::Duration,
 };
 
+use feedline_storage::clock::{Clock as _, SystemClock};
+
 use crate::support::{Finished, Random, feedline, finish, pipeline, run, serve, wait};
 
 /// Pages of three records each.
 const PAGES: u64 = 40;
 const LOOK: Duration = Duration::from_millis(5);
+/// Signals within this time are one request.
+const SAME_REQUEST: Duration = Duration::from_millis(250);
 
 /// An API whose page `held` is not answered before it is let go.
 #[derive(Clone, Default)]
@@ -74,7 +78,7 @@ fn waiting(folder: &Path, file: &str, api: &Api) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    for _ in 0..6_000 {
+    for _ in 0..60_000 {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         if api.is_asked.load(Ordering::SeqCst) {
             return child;
@@ -201,6 +205,7 @@ fn signals_that_come_together_are_one_request() {
     for page in [4, 6, 8, 10] {
         api.hold(page);
         let child = waiting(folder.path(), file, &api);
+        let began = SystemClock.monotonic();
         // `timeout` signals its child, and then the group that the child is in.
         for micros in [0, 50, 1_000, 20_000] {
             wait(Duration::from_micros(micros));
@@ -208,9 +213,15 @@ fn signals_that_come_together_are_one_request() {
             let kill = kill.args(["-TERM", &child.id().to_string()]);
             let _sent = kill.stderr(Stdio::null()).status();
         }
-        let report = ended(child).expect(0).json();
-        assert_eq!(report["stopped"], true, "{report}");
+        let took = SystemClock.monotonic() - began;
+        let stopped = ended(child);
         api.let_go();
+        if took >= SAME_REQUEST && stopped.code == 130 {
+            // On a busy machine they do not come together.
+            continue;
+        }
+        let report = stopped.expect(0).json();
+        assert_eq!(report["stopped"], true, "{report}");
     }
 }
 

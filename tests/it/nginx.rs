@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -69,9 +69,18 @@ impl Nginx {
         panic!("nginx does not start: {errors:?}");
     }
 
-    /// Requests so far.
-    pub(crate) fn requests(&self) -> Vec<Logged> {
-        let log = fs::read_to_string(self.folder.join("access.log")).unwrap();
+    /// Requests so far, at least `count`: nginx logs a request after it has sent the response.
+    pub(crate) fn requests(&self, count: usize) -> Vec<Logged> {
+        let read = || fs::read_to_string(self.folder.join("access.log")).unwrap();
+        let mut log = read();
+        for _ in 0..6_000 {
+            // A line that is not yet complete has no end.
+            if log.matches('\n').count() >= count {
+                break;
+            }
+            wait(Duration::from_millis(10));
+            log = read();
+        }
         let lines = log.lines().map(|line| {
             let mut words = line.split(' ').map(str::to_owned);
             let mut next = || words.next().unwrap_or_default();
@@ -94,12 +103,6 @@ impl Drop for Nginx {
         assert!(ended.is_ok_and(|status| status.success()));
         self.process.wait().unwrap();
     }
-}
-
-/// A free port of loopback.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A program of Debian, or `None` (with a message). In CI it must be there.

@@ -11,8 +11,10 @@ use std::{
     time::Duration,
 };
 
+use feedline_testkit::free_port::free_port;
+
 use crate::{
-    nginx::{free_port, program},
+    nginx::program,
     support::{Finished, feedline, finish, pipeline, serve, wait},
 };
 

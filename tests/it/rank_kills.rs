@@ -13,7 +13,7 @@ use crate::{
 const KILLS: u64 = 4;
 
 /// Most time from a kill to the launcher's knowledge of it.
-const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Message of the launcher after a failure.
 const SAID: &str = "a rank failed; all are started again from the newest checkpoint";

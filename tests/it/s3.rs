@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use feedline_testkit::free_port::free_port;
+
 use crate::support::{Random, feedline, finish, pipeline, python, serve, wait};
 
 /// A moto server on a free loopback port; ends with the value.
@@ -50,11 +52,7 @@ impl Drop for S3 {
 
 pub(crate) fn start_s3() -> Option<S3> {
     let mut command = python("moto.server")?;
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     command.args([
         "-m",
         "moto.server",

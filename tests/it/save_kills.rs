@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     process::{Child, Stdio},
@@ -12,6 +12,8 @@ use std::{
     thread,
     time::Duration,
 };
+
+use feedline_testkit::free_port::free_port;
 
 use crate::support::{self, Random, feedline, wait};
 
@@ -95,9 +97,7 @@ fn counting_steps(port: u16, until: impl FnOnce()) -> u64 {
 
 /// A training, its log file, and the port that it listens on.
 fn training(folder: &Path, file: &str) -> (Child, PathBuf, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_port();
     let story = folder.join("story.txt");
     let listen = format!("train.metrics_listen=127.0.0.1:{port}");
     let child = feedline(folder)

@@ -10,15 +10,19 @@ use std::{
 };
 
 use feedline_storage::clock::{Clock as _, SystemClock};
+use feedline_testkit::free_port::free_port;
 
 use crate::support::{self, feedline, files, run, wait};
 
 /// An address that is free now.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
+    ([127, 0, 0, 1], free_port()).into()
+}
+
+/// Puts a complete file into `in/`: a run may list the folder at any time.
+fn put(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join("next"), text).unwrap();
+    fs::rename(folder.join("next"), folder.join("in").join(name)).unwrap();
 }
 
 /// The response to a GET, head and body; none while there is no listener.
@@ -52,13 +56,13 @@ fn metric_with(address: SocketAddr, name: &str, label: &str) -> Option<f64> {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..6_000 {
         if is_so() {
             return;
         }
         wait(Duration::from_millis(50));
     }
-    panic!("not in 30 s: {what}");
+    panic!("not in 300 s: {what}");
 }
 
 fn write_pipeline(folder: &Path, schedule: &str) {
@@ -99,11 +103,11 @@ fn files_that_come_in_land_while_it_serves_and_a_signal_ends_it_well() {
         health.starts_with("HTTP/1.1 200 OK") && health.contains("\"sources\":1"),
         "{health}"
     );
-    fs::write(folder.path().join("in/2.csv"), "a\n2\n3\n").unwrap();
+    put(folder.path(), "2.csv", "a\n2\n3\n");
     until("the second file landed", || rows(3.0));
     let rejects = |name: &str| metric(address, &format!("feedline_source_{name}"));
     assert_eq!(rejects("new_rejects_total"), Some(0.0));
-    fs::write(folder.path().join("in/3.csv"), "a\n4\n5,6\n5\n").unwrap();
+    put(folder.path(), "3.csv", "a\n4\n5,6\n5\n");
     until("the third file landed", || rows(5.0));
     let both = ["new_rejects_total", "rejected"].map(rejects);
     assert_eq!(both, [Some(1.0), Some(1.0)]);
@@ -386,7 +390,7 @@ fn clients_that_never_end_their_requests_keep_no_other_from_being_answered() {
             stream
         })
         .collect();
-    fs::write(folder.path().join("in/2.csv"), "a\n2\n3\n").unwrap();
+    put(folder.path(), "2.csv", "a\n2\n3\n");
     let health = get(address, "/healthz").unwrap();
     assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
     until("the second file landed", || {

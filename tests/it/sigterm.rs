@@ -93,15 +93,30 @@ fn terminate(mut child: Child) -> Finished {
 }
 
 /// Waits until `ready` holds while the process works.
-fn until(child: &mut Child, mut ready: impl FnMut() -> bool) {
+fn until(child: &mut Child, ready: impl FnMut() -> bool) {
+    assert!(is_ready(child, ready), "it ended by itself");
+}
+
+/// Waits until `ready` holds; returns false if the process ends first.
+fn is_ready(child: &mut Child, mut ready: impl FnMut() -> bool) -> bool {
     for _ in 0..LOOKS {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
         if ready() {
-            return;
+            return true;
         }
         wait(LOOK);
     }
     panic!("what was waited for did not happen");
+}
+
+/// Sends SIGTERM to a process that works, and waits for its end.
+fn stop(child: Child, works: bool) -> Finished {
+    match works {
+        true => terminate(child),
+        false => finish(child.wait_with_output().unwrap()),
+    }
 }
 
 /// Header of the newest checkpoint.
@@ -128,8 +143,8 @@ fn an_interrupted_run_advises_to_rerun_it_and_the_rerun_resumes() {
         command.args(["run", "pipeline.toml"]);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        until(&mut child, || newest(&train) != Value::Null);
-        let stopped = terminate(child);
+        let has_saved = is_ready(&mut child, || newest(&train) != Value::Null);
+        let stopped = stop(child, has_saved);
         if stopped.code == 0 {
             continue;
         }
@@ -172,9 +187,9 @@ fn a_training_told_to_stop_in_a_step_or_while_it_measures_saves_leaves_and_goes_
     while in_steps == 0 || measuring == 0 {
         let before = newest(&train);
         let mut child = training(folder.path(), |_| {});
-        until(&mut child, || newest(&train) != before);
+        let has_saved = is_ready(&mut child, || newest(&train) != before);
         wait(Duration::from_micros(random.below(200_000)));
-        let stopped = terminate(child);
+        let stopped = stop(child, has_saved);
         if stopped.code == 0 && ended < MOST_ENDED {
             // The run was over before the signal came.
             ended += 1;

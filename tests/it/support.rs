@@ -2,8 +2,8 @@
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, Write as _},
-    net::TcpListener,
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
@@ -89,24 +89,28 @@ pub(crate) fn serve_bytes(mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'stat
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let mut request = String::new();
-            reader.read_line(&mut request).unwrap();
-            let mut header = String::new();
-            while reader.read_line(&mut header).unwrap() > 2 {
-                header.clear();
-            }
-            let Some(target) = request.split(' ').nth(1) else {
-                // A client that gave up before it sent its request.
+        for mut stream in listener.incoming().flatten() {
+            // A client that gave up, or was killed, before it sent its request has no target.
+            let Ok(Some(target)) = read_target(&stream) else {
                 continue;
             };
-            let answer = answer(target);
+            let answer = answer(&target);
             // A client that has what it wants may be gone.
-            let _sent = reader.get_mut().write_all(&answer);
+            let _sent = stream.write_all(&answer);
         }
     });
     origin
+}
+
+/// Reads a request and returns its target.
+fn read_target(stream: &TcpStream) -> io::Result<Option<String>> {
+    let mut reader = BufReader::new(stream);
+    let (mut request, mut header) = (String::new(), String::new());
+    reader.read_line(&mut request)?;
+    while reader.read_line(&mut header)? > 2 {
+        header.clear();
+    }
+    Ok(request.split(' ').nth(1).map(str::to_owned))
 }
 
 /// Kills `child` with SIGKILL once `ready` holds and `delay` has passed, or sees it end. Returns whether it was killed.

@@ -7,8 +7,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use feedline_testkit::free_port::free_port;
+
 use crate::{
-    nginx::{Nginx, free_port},
+    nginx::Nginx,
     support::{Finished, feedline, finish, pipeline, python},
 };
 

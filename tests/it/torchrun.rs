@@ -1,17 +1,11 @@
 //! Ranks that PyTorch's `torchrun` starts, by each of its four ways to meet.
 
-use std::net::TcpListener;
+use feedline_testkit::free_port::free_port;
 
 use crate::{
     ranks::{assert_same, forget, prepared, weights},
     support::{finish, python_with_torch, run},
 };
-
-/// A port that nothing listens on now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 #[test]
 fn two_ranks_meet_by_each_of_the_four_ways_of_torchrun_and_end_with_the_bytes_of_one() {

@@ -1,4 +1,5 @@
 use feedline_schemas::{config::SecretRef, units::ByteSize};
+use feedline_testkit::free_port::free_port;
 
 use super::*;
 use crate::testing::{ENCODINGS, Scripted, Step, answer, context, encode, gzip, ok, raw};
@@ -146,11 +147,7 @@ async fn fault_18_a_body_that_is_cut_short_is_transient() {
 
 #[tokio::test]
 async fn fault_23_nobody_listening_is_transient_and_named() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let url = Url::parse(&format!("http://{free}/")).unwrap();
+    let url = Url::parse(&format!("http://127.0.0.1:{}/", free_port())).unwrap();
     let failure = client(&url, &RetryConfig::default())
         .get(&url)
         .await

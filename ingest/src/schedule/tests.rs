@@ -59,7 +59,7 @@ fn start(config: &PipelineConfig, root: &Store, run_id: &str) -> Running {
 impl Running {
     /// Waits until the board shows it.
     async fn until(&self, is_so: impl Fn(&ServedSource) -> bool) -> ServedSource {
-        for _ in 0..600 {
+        for _ in 0..6_000 {
             if let Some(served) = self.board.read().into_iter().find(|served| is_so(served)) {
                 return served;
             }
@@ -274,6 +274,9 @@ fn schedules_that_cannot_be_are_named_before_anything_runs() {
     assert!(error.to_string().contains("nothing to serve"), "{error}");
 }
 
+/// A period whose end no test runs into, in seconds.
+const RARELY_S: i64 = 10_000_000;
+
 /// A source of one file in `folder`, its context, and the time when it was due last.
 fn due_line(folder: &Path) -> (SourceRunner, Context, i64) {
     fs::write(folder.join("1.csv"), "a\n1\n").unwrap();
@@ -283,10 +286,10 @@ fn due_line(folder: &Path) -> (SourceRunner, Context, i64) {
         ..testing::context()
     };
     let mut scheduler = Scheduler::new(1);
-    let config = pipeline(folder, "{ every_s = 100 }");
+    let config = pipeline(folder, &format!("{{ every_s = {RARELY_S} }}"));
     scheduler.add(config, &context).unwrap();
     let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
-    let due = ticks().until(now).unwrap().unwrap();
+    let due = DueTimes::Every(RARELY_S).until(now).unwrap().unwrap();
     (scheduler.runners.remove(0), context, due)
 }
 
@@ -304,7 +307,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     line.board.update(0, |served| served.store_failures = 2);
     // State of this program before: the run is due.
     let mut past = Some(Past {
-        handled: Some(due - 100),
+        handled: Some(due - RARELY_S),
         resumes: None,
     });
     let (mut ours, mut runs) = (lease("b"), 0);
@@ -321,17 +324,17 @@ async fn a_run_of_a_clock_that_was_ahead_does_not_count_as_the_run_that_is_due()
     let ttl = Duration::from_secs(60);
     let mut lease = Lease::new(landing, &line.source, "b", ttl, &context.clock);
     assert_eq!(lease.take().await.unwrap(), Taken::Ours);
-    let ahead = ended(due + 90_000, RunOutcome::Complete, None);
+    let ahead = ended(due + 9 * RARELY_S, RunOutcome::Complete, None);
     lease.give_back(ahead).await.unwrap();
     let mut past = Some(Past {
-        handled: Some(due - 100),
+        handled: Some(due - RARELY_S),
         resumes: None,
     });
     let mut runs = 0;
     assert!(line.turn(&mut lease, &mut past, &mut runs).await.unwrap());
     assert_eq!((runs, complete(&line.board.read()[0])), (1, 1));
     let handled = past.unwrap().handled.unwrap();
-    assert!((due..=due + 100).contains(&handled), "{handled}");
+    assert!((due..=due + RARELY_S).contains(&handled), "{handled}");
 }
 
 #[tokio::test(start_paused = true)]

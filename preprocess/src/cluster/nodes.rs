@@ -377,15 +377,14 @@ mod tests {
     use arrow_flight::{Ticket, flight_service_client::FlightServiceClient};
     use ballista_core::utils::GrpcServerConfig;
     use ballista_executor::shutdown::ShutdownNotifier;
+    use feedline_testkit::free_port::free_port;
 
     use super::*;
     use crate::cluster::secret::tests::secret;
 
     #[tokio::test]
     async fn a_worker_sends_rows_only_to_programs_that_know_the_secret() {
-        let free = StdListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let (folder, notifier) = (tempfile::tempdir().unwrap(), ShutdownNotifier::new());
         let served = flight_service(&secret())(
             folder.path().display().to_string(),

@@ -362,8 +362,13 @@ fn described(failures: &[String]) -> String {
 
 /// The failure of a page with this text.
 fn failure(text: &str) -> String {
+    failure_within(text, LIMIT)
+}
+
+/// The failure of a page with this text, whose commands have this time limit.
+fn failure_within(text: &str, limit: Duration) -> String {
     let tools = Tools {
-        limit: Duration::from_secs(2),
+        limit,
         ..Tools::of_environment()
     };
     let page = Page {
@@ -404,11 +409,8 @@ fn the_program_under_test_reads_a_file_that_the_page_wrote() {
 #[test]
 fn a_block_that_does_not_end_is_killed_with_all_that_it_started() {
     let text = "```sh\n(while true; do date > ticks; sleep 0.05; done) &\nsleep 60\n```\n";
-    assert!(
-        failure(text).contains("it ran for more than 2 s"),
-        "{}",
-        failure(text)
-    );
+    let failure = failure_within(text, Duration::from_secs(2));
+    assert!(failure.contains("it ran for more than 2 s"), "{failure}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Number of looks at a writer, each after [`LOOK`], within which it must end.
-const LOOKS: u32 = 6_000;
+const LOOKS: u32 = 30_000;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Path of the library that fakes the clock, for programs with threads.

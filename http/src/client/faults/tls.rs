@@ -6,6 +6,7 @@ use std::{
     sync::Mutex,
 };
 
+use feedline_testkit::free_port::free_port;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
@@ -80,9 +81,7 @@ impl TlsServer {
         if !certificate(folder, is_expired) {
             return None;
         }
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut command = Command::new("openssl");
         command.args([
             "s_server", "-quiet", "-www", "-cert", "cert.pem", "-key", "key.pem",
@@ -92,7 +91,7 @@ impl TlsServer {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().ok()?;
         let server = Self { child, address };
-        for _ in 0..200 {
+        for _ in 0..3_000 {
             if TcpStream::connect(address).await.is_ok() {
                 return Some(server);
             }

@@ -29,8 +29,8 @@ use super::{
 };
 
 /// Number of times that a dropped cache tries to lock the folder, and the pause between two tries.
-const DROP_LOOKS: u32 = 100;
-const DROP_LOOK: Duration = Duration::from_millis(3);
+pub(super) const DROP_LOOKS: u32 = 100;
+pub(super) const DROP_LOOK: Duration = Duration::from_millis(3);
 
 /// The extents of one open cache. What needs the folder's lock is in [`Locked`].
 #[derive(Debug)]

@@ -254,7 +254,7 @@ impl Isolated {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+    use std::{fs, path::Path};
 
     use feedline_image::{Encoding, Filter, ImageLimits, Sizing};
 
@@ -282,8 +282,13 @@ mod tests {
     fn program(folder: &Path, script: &str) -> PathBuf {
         let path = folder.join("program");
         let heard = "dd bs=1 count=4 of=/dev/null 2>/dev/null";
-        fs::write(&path, format!("#!/bin/sh\n{heard}\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: a program that another test starts meanwhile would inherit the open file, and a file that
+        // is open for writing cannot be executed.
+        let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", write]).arg(&path);
+        shell.arg(format!("#!/bin/sh\n{heard}\n{script}\n"));
+        assert!(shell.status().unwrap().success());
         path
     }
 
@@ -337,6 +342,8 @@ mod tests {
 
     #[test]
     fn a_decoder_that_does_not_answer_or_answers_nonsense_is_killed() {
+        /// A shell starts and prints within this time, also on a busy machine.
+        const SHORT: Duration = Duration::from_secs(2);
         let folder = tempfile::tempdir().unwrap();
         for (script, reason) in [
             ("exec sleep 1000", "it did not respond"),
@@ -347,12 +354,12 @@ mod tests {
         ] {
             let script = format!("printf '\\000\\000\\000\\000'; {script}");
             let mut isolated = Isolated::new(program(folder.path(), &script), how());
-            isolated.patience = Duration::from_millis(500);
+            isolated.patience = SHORT;
             let error = isolated.prepare(b"GIF89a").unwrap().unwrap_err();
             assert!(error.to_string().contains(reason), "{error}");
         }
         let mut isolated = Isolated::new(program(folder.path(), "exec sleep 1000"), how());
-        isolated.patience = Duration::from_millis(500);
+        isolated.patience = SHORT;
         let error = isolated.prepare(b"GIF89a").unwrap_err();
         assert!(error.to_string().contains("it did not respond"), "{error}");
     }

@@ -143,10 +143,7 @@ async fn a_cluster_gives_the_bytes_that_one_process_gives() {
 async fn a_cluster_that_is_not_there_is_named() {
     let (root, _folder) = landed().await;
     let (mut context, _scratch) = context(&root, 2);
-    // A port that was free a moment ago.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let address = format!("127.0.0.1:{}", feedline_testkit::free_port::free_port());
     let cluster = Cluster::at(&address).with_secret(secret());
     // Rows of another build by the same value.
     let others = format!("feedline-scratch/{}/rows.arrows", cluster.folder);

@@ -213,6 +213,8 @@ mod tests {
         let (called, calls) = channel();
         let (sender, mut reader) = piped(Box::new(move || called.send(()).unwrap()));
         sender.send(b"ab".to_vec()).unwrap();
+        // The pause is one after these bytes, however late they come.
+        assert_eq!(reader.read_head(2, 1, None).unwrap().bytes, 2);
         let (done, text) = channel();
         thread::spawn(move || {
             let mut text = String::new();

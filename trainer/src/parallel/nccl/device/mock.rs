@@ -5,7 +5,6 @@
 
 use std::{
     env,
-    net::TcpListener,
     process::{Child, Command, Output, Stdio},
     thread,
     time::Duration,
@@ -13,6 +12,7 @@ use std::{
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 use feedline_storage::clock::{Clock as _, SystemClock};
+use feedline_testkit::free_port::free_port;
 
 use super::on_gpu::RankOnGpu;
 use crate::{
@@ -183,9 +183,7 @@ struct Processes(Vec<Child>);
 
 impl Processes {
     fn start(libraries: &MockLibraries, world: usize, odd: usize, variable: (&str, &str)) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = format!("127.0.0.1:{}", free_port());
         let one = |rank: usize| {
             let mut command = command(libraries, &format!("{rank}:{world}:{address}"), world);
             if rank == odd {
