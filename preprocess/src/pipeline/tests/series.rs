@@ -257,7 +257,7 @@ async fn trap_37_one_entity_with_nearly_all_rows_needs_no_more_memory() {
                    { name = \"s\", type = \"rolling_std\", column = \"v\", rows = 100 },\n\
                    { name = \"l\", type = \"lag\", column = \"v\", rows = 24 }]\n";
     let mut found = Vec::new();
-    for (partitions, memory_bytes) in [(1, None), (2, Some(12 << 20)), (8, None)] {
+    for (partitions, memory_bytes) in [(1, None), (2, Some(8 << 20)), (8, None)] {
         let root = Store::memory();
         let mut zone = LandingZone::new(&root, "a", &columns);
         for start in 0..8 {
