@@ -27,8 +27,14 @@ const MOST_TERMS: usize = 64;
 /// Rows for each term of a sum, at least: as many terms as rows give any target.
 const ROWS_A_TERM: usize = 20;
 
-/// Fraction of missing cells of a feature that may be a term of a sum, at most.
+/// Fraction of missing cells above which a feature is a term of a sum only beside features with the same rows.
 const MISSING: f64 = 0.2;
+
+/// Features with more missing cells whose rows sums are looked for in, at most.
+const SPARSE: usize = 8;
+
+/// Rows that have all terms of a sum, at least: one in so many of those with a target.
+const PART_OF_ROWS: usize = 20;
 
 /// Fraction of rows whose class is that of most rows with their value, at least.
 const PURITY: f64 = 0.999;
@@ -54,6 +60,9 @@ pub(crate) enum Cells {
     /// Values of a category.
     Texts(Vec<Option<String>>),
 }
+
+/// A numeric feature: its name and its cells.
+type Number<'a> = (&'a str, &'a [f64]);
 
 /// A way in which a feature gives the target away.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,31 +305,82 @@ fn ranges(
     })
 }
 
-/// The features whose sum, each times a factor, is the target.
+/// The features whose sum, each times a factor, is the target in the rows that have all of them.
+///
+/// Features with few missing cells are compared first, then all features that enough rows have together. The few rows that have
+/// a part may lack most other features, so the rows of some features with many missing cells are looked at by themselves.
+fn sum(features: &[(String, Cells)], target: &[f64], known: &[usize]) -> Option<Leak> {
+    let numbers = features.iter().filter_map(|(name, cells)| match cells {
+        Cells::Numbers(cells) => Some((name.as_str(), &cells[..])),
+        Cells::Texts(_) => None,
+    });
+    let numbers: Vec<Number<'_>> = numbers.collect();
+    let missing = |at: usize| known.len() - rows_with(numbers[at].1, known).len();
+    let few = MISSING * count(known.len());
+    let (dense, mut sparse): (Vec<usize>, Vec<usize>) =
+        (0..numbers.len()).partition(|at| count(missing(*at)) <= few);
+    if let Some(leak) = sum_of(&numbers, &dense, target, known) {
+        return Some(leak);
+    }
+    sparse.sort_by_cached_key(|at| missing(*at));
+    let mut starts = vec![known.to_vec()];
+    for at in sparse {
+        let rows = rows_with(numbers[at].1, known);
+        if starts.len() <= SPARSE && !starts.contains(&rows) {
+            starts.push(rows);
+        }
+    }
+    let least = (known.len() / PART_OF_ROWS).max(FEW_ROWS);
+    let mut tried = vec![dense];
+    starts.into_iter().find_map(|start| {
+        let together = present_together(&numbers, start, least);
+        if tried.contains(&together) {
+            return None;
+        }
+        let found = sum_of(&numbers, &together, target, known);
+        tried.push(together);
+        found
+    })
+}
+
+/// Those of `rows` that have a number in `cells`.
+fn rows_with(cells: &[f64], rows: &[usize]) -> Vec<usize> {
+    let rows = rows.iter().copied();
+    rows.filter(|row| cells[*row].is_finite()).collect()
+}
+
+/// Places of numbers that at least `least` of `rows` have together: those with the fewest missing cells first.
+fn present_together(numbers: &[Number<'_>], mut rows: Vec<usize>, least: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by_cached_key(|at| rows.len() - rows_with(numbers[*at].1, &rows).len());
+    let mut together = Vec::new();
+    for at in order {
+        let left = rows_with(numbers[at].1, &rows);
+        if left.len() >= least {
+            rows = left;
+            together.push(at);
+        }
+    }
+    together.sort_unstable();
+    together
+}
+
+/// The features among `from` whose sum, each times a factor, is the target, in the rows that have all of `from`.
 ///
 /// They are found one after the other: that which leaves the least of the target, with those before subtracted from all others
 /// (pivoted Gram-Schmidt). Those without which the target can be had as well are left out afterwards.
-fn sum(features: &[(String, Cells)], target: &[f64], known: &[usize]) -> Option<Leak> {
-    let mut numbers: Vec<(&str, &[f64])> = Vec::new();
-    for (name, cells) in features {
-        if let Cells::Numbers(cells) = cells {
-            let missing = known.iter().filter(|row| !cells[**row].is_finite()).count();
-            if count(missing) <= MISSING * count(known.len()) {
-                numbers.push((name, cells));
-            }
-        }
-    }
-    let is_whole = |row: &&usize| numbers.iter().all(|(_, cells)| cells[**row].is_finite());
-    let rows: Vec<usize> = known.iter().filter(is_whole).copied().collect();
+fn sum_of(numbers: &[Number<'_>], from: &[usize], target: &[f64], known: &[usize]) -> Option<Leak> {
+    let is_complete = |row: &&usize| from.iter().all(|at| numbers[*at].1[**row].is_finite());
+    let rows: Vec<usize> = known.iter().filter(is_complete).copied().collect();
     let most = MOST_TERMS.min(rows.len() / ROWS_A_TERM);
     if rows.len() < FEW_ROWS || most < 2 {
         return None;
     }
     let of_rows = |cells: &[f64]| rows.iter().map(|row| cells[*row]).collect::<Vec<f64>>();
     let target = of_rows(target);
-    let columns: Vec<(&str, Vec<f64>)> = numbers
+    let columns: Vec<(&str, Vec<f64>)> = from
         .iter()
-        .map(|(name, cells)| (*name, of_rows(cells)))
+        .map(|at| (numbers[*at].0, of_rows(numbers[*at].1)))
         .collect();
     let all: Vec<usize> = (0..columns.len()).collect();
     let cells: Vec<&[f64]> = columns.iter().map(|(_, cells)| &cells[..]).collect();

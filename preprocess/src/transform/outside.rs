@@ -4,8 +4,9 @@
 //! more than the width of that range. `min_max` and `bin` know the range, and the caps of
 //! `winsorize` are close to its ends. `standardize` knows the mean and the deviation only: its bounds
 //! are so far from the mean that no training row is beyond them, or next to none of very many. `robust`
-//! knows nothing of the rows beyond its percentiles. Columns without one of the other steps have no
-//! bounds.
+//! knows the rows between its percentiles only: its bounds are 1,000 distances of these from the
+//! median, where the number that a model would see is far beyond any scale. Columns without one of
+//! these steps have no bounds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,6 +29,8 @@ const DEVIATIONS_MIN: f64 = 10.0;
 /// Most standard deviations between them: at most one value of 10,000 is farther away (Chebyshev's
 /// inequality).
 const DEVIATIONS_MAX: f64 = 100.0;
+/// Distances of the percentiles of `robust` between the median and the bounds.
+const SPREADS: f64 = 1000.0;
 /// Largest difference of rounded statistics of equal values, as a fraction of them.
 const ROUNDING: f64 = 1e-9;
 
@@ -60,8 +63,18 @@ struct StepBounds {
     caps: Option<(f64, f64)>,
     /// True if they come from caps, of all rows or of groups.
     is_of_caps: bool,
-    /// True if the step does not know the range of the training rows.
-    is_estimate: bool,
+    source: BoundsSource,
+}
+
+/// Knowledge of a step about the training rows, the best one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum BoundsSource {
+    /// Their range.
+    Range,
+    /// Their mean and deviation.
+    Moments,
+    /// Percentiles within their range.
+    Percentiles,
 }
 
 /// Bounds of groups.
@@ -81,22 +94,23 @@ impl FarBounds {
         bounds.collect()
     }
 
-    /// Bounds of the first step that knows the range, otherwise of the first that estimates it.
+    /// Bounds of the first step that knows the range, otherwise of the first of those that know most.
     fn of_column(artefact: &TransformArtefact, name: &str) -> Option<Self> {
         let mut before = Vec::new();
-        let mut estimate = None;
+        let mut best: Option<Self> = None;
         for step in &artefact.steps {
             if let Some(bounds) = StepBounds::of(step, name, artefact.fitted_rows) {
-                let is_estimate = bounds.is_estimate;
-                let found = Self {
-                    name: name.to_owned(),
-                    before: before.clone(),
-                    bounds,
-                };
-                if !is_estimate {
-                    return Some(found);
+                let source = bounds.source;
+                if best.as_ref().is_none_or(|best| source < best.bounds.source) {
+                    best = Some(Self {
+                        name: name.to_owned(),
+                        before: before.clone(),
+                        bounds,
+                    });
                 }
-                estimate = estimate.or(Some(found));
+                if source == BoundsSource::Range {
+                    return best;
+                }
             }
             // Later numbers depend on the group.
             if is_grouped(step) && column(step, name).is_some() {
@@ -105,7 +119,7 @@ impl FarBounds {
             // A missing cell is in no range.
             before.extend(operation(step, name).filter(|op| !matches!(op, CellOp::Fill(_))));
         }
-        estimate
+        best
     }
 
     /// Returns true if the bounds come from the caps of a `winsorize` step.
@@ -185,12 +199,21 @@ impl StepBounds {
                 };
                 Some(Self {
                     groups: found.groups.as_ref().map(own),
-                    is_estimate: true,
+                    source: BoundsSource::Moments,
                     ..Self::exact(around(found.mean, found.deviation, rows))
                 })
             }
-            FittedStep::Robust { .. }
-            | FittedStep::Impute { .. }
+            FittedStep::Robust { columns } => {
+                let found = columns.iter().find(|column| column.name == name)?;
+                let distance = SPREADS * found.scale;
+                let bounds = (found.median - distance, found.median + distance);
+                // Equal percentiles say nothing about the other rows.
+                (!found.constant).then(|| Self {
+                    source: BoundsSource::Percentiles,
+                    ..Self::exact(bounds)
+                })
+            }
+            FittedStep::Impute { .. }
             | FittedStep::Log1p { .. }
             | FittedStep::Power { .. }
             | FittedStep::Knn { .. }
@@ -206,7 +229,7 @@ impl StepBounds {
             groups: None,
             caps: None,
             is_of_caps: false,
-            is_estimate: false,
+            source: BoundsSource::Range,
         }
     }
 }

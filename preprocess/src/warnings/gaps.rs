@@ -27,6 +27,7 @@ pub(crate) fn long_steps(
         with_long,
         steps,
         long,
+        over_closed,
         closing,
         closes,
         ..
@@ -43,11 +44,19 @@ pub(crate) fn long_steps(
             "these steps".to_owned(),
         ],
     };
+    let closed = rounded(counts.longest_closed).map(|longest| {
+        format!(
+            ". Not among them are {} over weekdays without rows, such as weekends, of up to {longest}; `max_gap` restarts behind \
+             those that are longer than it, too",
+            counted(*over_closed, "step")
+        )
+    });
+    let closed = closed.unwrap_or_default();
     let advice = gap_advice(counts)?;
     let message = format!(
         "{long} of {steps} steps from row to row along `{}` are at least 1.5 times as long as usual, in {with_long} of {entities} \
-         entities; the longest is {longest} where {usual} is usual{closing}. Windows and features that count rows reach over \
-         {reached}, so a horizon covers more time there; {advice}{}",
+         entities; the longest is {longest} where {usual} is usual{closing}{closed}. Windows and features that count rows reach \
+         over {reached}, so a horizon covers more time there; {advice}{}",
         shown(column),
         seasons_by_rows(season)
     );
@@ -62,6 +71,7 @@ fn gap_advice(counts: &LongStepCounts) -> Option<String> {
         longest,
         shortest_usual,
         longest_usual,
+        over_closed,
         closes,
         ..
     } = *counts;
@@ -70,7 +80,8 @@ fn gap_advice(counts: &LongStepCounts) -> Option<String> {
     let mut limits = [2, 4].map(|part| above(longest_usual, part)).into_iter();
     let limit = limits.find(|limit| *limit < longest).and_then(rounded);
     let is_mixed = i128::from(longest_usual) * 2 >= i128::from(shortest_usual) * 3;
-    let silence = if closes.is_some() { SILENCE } else { "" };
+    let may_be_closed = closes.is_some() || over_closed > 0;
+    let silence = if may_be_closed { SILENCE } else { "" };
     if let (Some(limit), false) = (limit, is_mixed) {
         return Some(format!(
             "to restart behind them, set `dataset.series.max_gap`, such as `\"{limit}\"`{silence}"
@@ -270,6 +281,18 @@ mod tests {
         for part in [
             "3 of them begin at one time of day or on one weekday of their entity, such as 16:00: these may be closing times",
             "reach over these steps",
+            "turns this warning off",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+        let weekends = LongStepCounts {
+            over_closed: 52,
+            longest_closed: 72 * HOUR,
+            ..counts
+        };
+        let found = long_steps("at", &weekends, None).unwrap().message;
+        for part in [
+            "Not among them are 52 steps over weekdays without rows, such as weekends, of up to 3d;",
             "turns this warning off",
         ] {
             assert!(found.contains(part), "{part}: {found}");

@@ -43,8 +43,9 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
             format!("{factor} x `{}`", shown(name))
         });
         let message = format!(
-            "the target `{target}` is a sum of features in all training rows looked at: {} and a constant, with {residual:.1e} of \
-             its variance left; where they are not known before the target is, leave them out with `dataset.drop = [{}]`",
+            "the target `{target}` is a sum of features in all training rows looked at that have them: {} and a constant, with \
+             {residual:.1e} of its variance left; where they are not known before the target is, leave them out with \
+             `dataset.drop = [{}]`",
             sum.collect::<Vec<_>>().join(" + "),
             names.collect::<Vec<_>>().join(", ")
         );

@@ -119,7 +119,8 @@ pub struct PredictReport {
     pub unknown_categories: BTreeMap<String, u64>,
     /// Cells of each number far outside of the training rows: beyond their range (`min_max`, `bin`) or the caps of `winsorize` by
     /// more than its width, or with neither (`standardize`) more standard deviations from the mean than the square root of the
-    /// training rows, at least 10 and at most 100. Numbers without any, and those without such a step, are absent.
+    /// training rows, at least 10 and at most 100, or with `robust` alone 1,000 times its spread from the median. Numbers without
+    /// any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
     /// Cells of each number that the caps of a `winsorize` step change, for a warning.

@@ -209,11 +209,19 @@ async fn rows_to_predict_beyond_the_training_range_by_its_width_are_far_outside(
             assert!(capped.is_empty());
         }
     }
-    // A power alone says nothing of the range, and neither do percentiles of columns with outliers.
-    for step in [of_power, step("robust", &["a"])] {
+    // A power alone says nothing of the range. The bounds of percentiles are a thousand times their spread away.
+    for (step, cells) in [
+        (of_power, [(1e6, None), (1e9, None)]),
+        (
+            step("robust", &["a"]),
+            [(3000.0, None), (4000.0, Some(vec![1]))],
+        ),
+    ] {
         let transform = Transform::new(fitted(&table, vec![step]).await).unwrap();
-        let [far, _] = transform.rows_outside(&beyond(1e6)).unwrap();
-        assert!(far.is_empty());
+        for (cell, expected) in cells {
+            let [far, _] = transform.rows_outside(&beyond(cell)).unwrap();
+            assert_eq!(far.get("a"), expected.as_ref(), "{cell}");
+        }
     }
 }
 

@@ -24,14 +24,26 @@ const ALL_DAYS: u8 = 0b111_1111;
 #[derive(Debug, Default)]
 pub(super) struct ClosedDays {
     with_rows: u8,
-    /// Steps by the weekdays between their rows.
-    steps: BTreeMap<u8, u64>,
+    /// Steps by the weekdays between their rows: their number, and the longest one in microseconds.
+    steps: BTreeMap<u8, (u64, i64)>,
+}
+
+/// Steps over days without rows of an entity with closed weekdays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepsOverDays {
+    /// Those over a day of an open weekday, and the longest of them in microseconds.
+    pub(super) open: u64,
+    pub(super) longest: i64,
+    /// Those over closed weekdays only, and the longest of them.
+    pub(super) closed: u64,
+    pub(super) longest_closed: i64,
 }
 
 impl ClosedDays {
     /// Adds the step between two rows, in microseconds since 1970; days are those of `zone`.
     pub(super) fn add(&mut self, zone: &TimeZone, [before, time]: [i64; 2]) {
-        if time.saturating_sub(before) < *DAILY.start() {
+        let step = time.saturating_sub(before);
+        if step < *DAILY.start() {
             return;
         }
         let day = |micros| local_datetime(zone, micros).map(|local| day_of(local.date()));
@@ -39,7 +51,9 @@ impl ClosedDays {
             return;
         };
         self.with_rows |= weekdays(first..first + 1) | weekdays(last..last + 1);
-        *self.steps.entry(weekdays(first + 1..last)).or_default() += 1;
+        let (count, longest) = self.steps.entry(weekdays(first + 1..last)).or_default();
+        *count += 1;
+        *longest = step.max(*longest);
     }
 
     /// Returns true if there are rows on every weekday.
@@ -50,18 +64,45 @@ impl ClosedDays {
     /// Returns true if rows are daily but for weekdays without rows, which at least two steps cross, and but for holidays. These
     /// are at most three steps and a twelfth of all `steps`: few rows may be those of a season of holidays.
     pub(super) fn explain(&self, usual: i64, steps: u64) -> bool {
+        let closed = self.closed(usual);
+        let holidays = self.crossing(ALL_DAYS & !closed);
+        closed != 0 && holidays * 12 <= steps + 36
+    }
+
+    /// Counts steps over closed weekdays apart from those over other days; none if rows are not daily or no weekday is closed.
+    pub(super) fn split_steps(&self, usual: i64) -> Option<StepsOverDays> {
+        let closed = self.closed(usual);
+        let mut found = StepsOverDays {
+            open: 0,
+            longest: 0,
+            closed: 0,
+            longest_closed: 0,
+        };
+        for (crossed, (count, longest)) in &self.steps {
+            if crossed & !closed != 0 {
+                found.open += count;
+                found.longest = found.longest.max(*longest);
+            } else if *crossed != 0 {
+                found.closed += count;
+                found.longest_closed = found.longest_closed.max(*longest);
+            }
+        }
+        (closed != 0).then_some(found)
+    }
+
+    /// Weekdays without rows that at least two steps cross; none if rows are not daily.
+    fn closed(&self, usual: i64) -> u8 {
         let without = (0..7).map(|day| 1_u8 << day);
         let without = without.filter(|day| self.with_rows & day == 0 && self.crossing(*day) > 1);
         let closed = without.fold(0, |days, day| days | day);
-        let holidays = self.crossing(ALL_DAYS & !closed);
-        DAILY.contains(&usual) && closed != 0 && holidays * 12 <= steps + 36
+        if DAILY.contains(&usual) { closed } else { 0 }
     }
 
     /// Steps that cross one of these days.
     fn crossing(&self, days: u8) -> u64 {
         let steps = self.steps.iter();
         let crossing = steps.filter(|(crossed, _)| **crossed & days != 0);
-        crossing.map(|(_, count)| count).sum()
+        crossing.map(|(_, (count, _))| count).sum()
     }
 }
 
@@ -152,6 +193,29 @@ mod tests {
         // Weekly rows are on one weekday.
         let weeks: Vec<i64> = (0..50).map(|week| week * 7).collect();
         assert!(!closed_days(&weeks).explain(7 * DAY, 49));
+    }
+
+    #[test]
+    fn steps_over_weekends_are_counted_apart_from_those_over_missing_days() {
+        // Mondays to Fridays of 50 weeks, without every other Tuesday and every sixth Friday.
+        let is_left = |day: &i64| match ((day + 3) / 7, (day + 3) % 7) {
+            (week, 1) => week % 2 == 0,
+            (week, 4) => week % 6 != 0,
+            (_, day) => day < 5,
+        };
+        let left: Vec<i64> = (4..354).filter(is_left).collect();
+        let closed = closed_days(&left);
+        assert!(!closed.explain(DAY, left.len() as u64 - 1));
+        let found = closed.split_steps(DAY).unwrap();
+        let over = |pair: &&[i64]| (pair[0] + 1..pair[1]).any(|day| (day + 3) % 7 < 5);
+        let open: Vec<&[i64]> = left.windows(2).filter(over).collect();
+        assert_eq!(found.open, open.len() as u64);
+        assert_eq!([found.longest, found.longest_closed], [4 * DAY, 3 * DAY]);
+        let weekends = left.windows(2).filter(|pair| pair[1] - pair[0] == 3);
+        assert_eq!(found.closed, weekends.count() as u64);
+        assert_eq!(closed.split_steps(7 * DAY), None);
+        let daily: Vec<i64> = (0..100).filter(|day| day % 5 != 2).collect();
+        assert_eq!(closed_days(&daily).split_steps(DAY), None);
     }
 
     #[test]

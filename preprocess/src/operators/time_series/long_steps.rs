@@ -6,7 +6,8 @@
 //!
 //! Closed days of a market are not missing rows. Long steps that are more than a tenth of the steps
 //! of an entity are over closed days if one of these holds:
-//! - Rows are daily but for weekdays without rows, and for a few holidays ([`ClosedDays`]).
+//! - Rows are daily but for weekdays without rows, and for a few holidays ([`ClosedDays`]). With more
+//!   than a few, only the steps over other days are counted.
 //! - They recur: at least two thirds of them follow one of two patterns, which are a number of usual
 //!   steps and the length of the long one behind them. Weekends are such a pattern, and so are the
 //!   nights and the weekends of a stock exchange; holidays are the third that is left. Rows that are
@@ -52,8 +53,11 @@ pub(crate) struct LongStepCounts {
     pub(crate) with_long: u64,
     /// Steps of all entities.
     pub(crate) steps: u64,
-    /// Steps that are at least 1.5 times as long as the usual one.
+    /// Steps that are at least 1.5 times as long as the usual one, but for those over closed weekdays only.
     pub(crate) long: u64,
+    /// Those over closed weekdays only, of entities with other long steps, and the longest one in microseconds.
+    pub(crate) over_closed: u64,
+    pub(crate) longest_closed: i64,
     /// The longest one, and the usual one of its entity, in microseconds.
     pub(crate) longest: i64,
     pub(crate) usual: i64,
@@ -77,6 +81,8 @@ impl LongStepCounts {
     fn add_long(&mut self, other: &Self) {
         self.with_long += other.with_long;
         self.long += other.long;
+        self.over_closed += other.over_closed;
+        self.longest_closed = self.longest_closed.max(other.longest_closed);
         self.closing += other.closing;
         self.closes = self.closes.or(other.closes);
         self.shortest_usual = match self.shortest_usual {
@@ -256,6 +262,11 @@ impl StepCounter {
         let patterns = patterns_of(&runs, is_long);
         if days.explain(usual, steps) || recur(&patterns) {
             return;
+        }
+        if let Some(over) = days.split_steps(usual) {
+            (found.long, found.longest) = (over.open.min(long), over.longest);
+            (found.over_closed, found.longest_closed) = (over.closed, over.longest_closed);
+            (found.closing, found.closes) = (0, None);
         }
         if long >= LEAST_LONG || days.are_none() {
             self.all.add_long(&found);
@@ -445,6 +456,23 @@ mod tests {
             assert_eq!(counts(&[share.to_vec()]).long, 0, "{share:?}");
         }
         assert_eq!(counts(&[vec![i64::MAX; 20]]).long, 0);
+    }
+
+    #[test]
+    fn weekends_are_not_counted_with_the_missing_days_of_a_market() {
+        let day = 24 * HOUR;
+        // From a Thursday on; of four weeks one lacks a Tuesday, one a Wednesday and one a Monday.
+        let weeks = (0..48).flat_map(|week| match week % 4 {
+            0 => vec![1, 3, 1, 1, 1],
+            1 => vec![1, 3, 2, 1],
+            2 => vec![1, 3, 1, 2],
+            _ => vec![1, 4, 1, 1],
+        });
+        let found = counts(&[weeks.map(|days| days * day).collect()]);
+        assert_eq!((found.long, found.over_closed), (36, 36));
+        assert_eq!(found.longest_closed, 3 * day);
+        assert_eq!((found.longest, found.usual), (4 * day, day));
+        assert_eq!((found.closing, found.closes), (0, None));
     }
 
     /// Steps between the hours that are left if the given percentage of 3,000 is missing.

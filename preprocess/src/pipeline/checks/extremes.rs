@@ -28,6 +28,10 @@ const ROWS: f64 = 100.0;
 /// Deviations from the mean of the training rows beyond which a row of another split is far out.
 const FAR: f64 = 1e6;
 
+/// Least multiple of the largest number of the training rows that is far out in another split, in a column that is not
+/// standardized.
+const FAR_TIMES: f64 = 1000.0;
+
 /// The largest integer up to which 32 bits hold all.
 const INTEGERS: f64 = 16_777_216.0;
 
@@ -167,6 +171,29 @@ impl Extremes {
         let far = cells.filter(|(cell, _)| f64::from(**cell).powi(2) >= least);
         far.filter_map(|(_, name)| name.clone()).collect()
     }
+
+    /// Features with a number far beyond the largest one of `train`, by their names in `others`, each with both numbers: none
+    /// for features of another number. Numbers below 1 count as 1, which is the scale of a step.
+    fn beyond_training(
+        &self,
+        train: &Self,
+        others: &[Option<String>],
+        split: Split,
+    ) -> Vec<String> {
+        let features = self.features.len();
+        if [train.features.len(), others.len()] != [features; 2] {
+            return Vec::new();
+        }
+        let cells = self.features.iter().zip(&train.features).zip(others);
+        let far = cells.filter_map(|((cell, largest), name)| {
+            let is_far = f64::from(*cell) >= FAR_TIMES * f64::from(largest.max(1.0));
+            let name = name.as_ref().filter(|_| is_far)?;
+            Some(format!(
+                "{name} ({cell:.1e} in {split}, {largest:.1e} in train)"
+            ))
+        });
+        far.collect()
+    }
 }
 
 /// Warns of columns that one training row or rows of other splits make useless. `splits` has the extremes of each split, in
@@ -179,7 +206,7 @@ pub(in crate::pipeline) fn warnings(
 ) -> Vec<Warning> {
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     let rows = rows as f64;
-    let standardized = standardized(artefact);
+    let standardized = numbers(artefact, true);
     let mut dominated = Vec::new();
     if rows >= ROWS {
         dominated = splits[0].beyond(SHARE * rows, &standardized);
@@ -190,11 +217,6 @@ pub(in crate::pipeline) fn warnings(
             dominated_target(target, moments, ends.as_ref()?.numbers())
         })
         .collect();
-    let mut far = Vec::new();
-    for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
-        let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
-        far.extend(found.map(|name| format!("{name} ({split})")));
-    }
     let dominated = (!dominated.is_empty())
         .then(|| one_row_is_the_variance(&dominated, "or cap it with a `winsorize` step", STEPS));
     // Steps change features only.
@@ -204,13 +226,30 @@ pub(in crate::pipeline) fn warnings(
         one_row_is_the_variance(&dominated_targets, advice, "dataset.expect")
     });
     let dominated = dominated.into_iter().chain(dominated_targets);
-    let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
+    let far = far_rows(splits, &standardized, &numbers(artefact, false));
     let ends = splits[0].targets.iter().zip(targets);
     let of_targets = artefact.targets().zip(ends);
     let rounded = of_targets.filter_map(|(target, (ends, moments))| {
         rounded_target(target, ends.as_ref()?.numbers(), moments)
     });
     dominated.chain(far).chain(rounded).collect()
+}
+
+/// Warns of features that are `standardized`, and of the `others`, with a number in another split far from the training rows.
+fn far_rows(
+    splits: &[Extremes; 3],
+    standardized: &[Option<String>],
+    others: &[Option<String>],
+) -> Vec<Warning> {
+    let (mut far, mut beyond) = (Vec::new(), Vec::new());
+    for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
+        let found = extremes.beyond(FAR * FAR, standardized).into_iter();
+        far.extend(found.map(|name| format!("{name} ({split})")));
+        beyond.extend(extremes.beyond_training(&splits[0], others, split));
+    }
+    let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
+    let beyond = (!beyond.is_empty()).then(|| far_beyond_training_rows(&beyond));
+    far.into_iter().chain(beyond).collect()
 }
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
@@ -357,6 +396,17 @@ fn far_from_training_rows(columns: &[String]) -> Warning {
     Warning::new("far_from_training_rows", message).with_key(STEPS)
 }
 
+/// The warning of features that are not standardized, whose steps have no bounds of their own.
+fn far_beyond_training_rows(columns: &[String]) -> Warning {
+    let message = format!(
+        "rows have numbers over {FAR_TIMES} times as large as the largest one of the training rows, after the steps, in {}: \
+         what a model predicts for them is no measure of it; correct or drop them, or cap them with a `winsorize` step: \
+         other steps, such as `robust` and `power`, have no bounds",
+        named(columns)
+    );
+    Warning::new("far_from_training_rows", message).with_key(STEPS)
+}
+
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
 /// that differ little beside their size become few.
 fn rounded_target(
@@ -390,8 +440,8 @@ fn rounded_target(
     })
 }
 
-/// The name of each feature that a standardized column is, and `None` for others.
-fn standardized(artefact: &TransformArtefact) -> Vec<Option<String>> {
+/// The name of each feature that is a number, if its column is standardized or not as given, and `None` for others.
+fn numbers(artefact: &TransformArtefact, is_standardized: bool) -> Vec<Option<String>> {
     let columns = artefact.steps.iter().flat_map(|step| match step {
         FittedStep::Standardize { columns } => columns.as_slice(),
         _ => &[],
@@ -400,7 +450,7 @@ fn standardized(artefact: &TransformArtefact) -> Vec<Option<String>> {
     let of = |feature: &feedline_schemas::transform::Feature| {
         let is_it = feature.category.is_none()
             && feature.name == feature.column
-            && names.contains(&&feature.column);
+            && names.contains(&&feature.column) == is_standardized;
         is_it.then(|| format!("`{}`", feature.name))
     };
     artefact.features.iter().map(of).collect()
@@ -439,146 +489,4 @@ fn named(names: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use feedline_schemas::{expect::Expectations, transform::InputKind};
-
-    use super::*;
-
-    #[test]
-    fn numbers_are_shown_without_the_digits_that_32_bits_have_made() {
-        for (number, rounding, expected) in [
-            (-0.000_000_102_938, 1e-6, "0"),
-            (-199.999_991, 1e-4, "-200"),
-            (0.500_000_02, 1e-6, "0.5"),
-            (1234.5, 1e-4, "1234.5"),
-        ] {
-            assert_eq!(shown(number, rounding), expected);
-        }
-    }
-
-    /// The message about a target that is -200 in `repeated` of 1,000 rows, and from 0 to `largest`
-    /// in the others.
-    fn warned(repeated: u16, largest: f32) -> Option<String> {
-        warned_beside(repeated, largest, &[])
-    }
-
-    /// As [`warned`], where columns are `expected`.
-    fn warned_beside(repeated: u16, largest: f32, expected: &[ExpectedColumn]) -> Option<String> {
-        warned_of(-200.0, repeated, largest, expected)
-    }
-
-    /// As [`warned_beside`], where `number` is repeated.
-    fn warned_of(
-        number: f32,
-        repeated: u16,
-        largest: f32,
-        expected: &[ExpectedColumn],
-    ) -> Option<String> {
-        let mut extremes = Extremes::default();
-        let mut moments = ExactMoments::default();
-        for row in 0..1000_u16 {
-            let y = match row < repeated {
-                true => number,
-                false => f32::from(row % 11) / 10.0 * largest,
-            };
-            extremes.add_target(0, y);
-            moments.add(f64::from(y));
-        }
-        let target = FittedTarget::Regression {
-            column: "co".to_owned(),
-            mean: 0.0,
-            scale: 1.0,
-            offset: 0.0,
-        };
-        let ends = extremes.targets[0].unwrap();
-        let found = repeated_end(&target, (&ends, &moments), expected, "training row");
-        found.map(|warning| warning.message)
-    }
-
-    #[test]
-    fn a_bound_that_allows_the_repeated_number_turns_the_warning_off() {
-        let expected = |name: &str, min: Option<f64>, max: Option<f64>| ExpectedColumn {
-            name: name.to_owned(),
-            kind: InputKind::Numeric,
-            required: false,
-            min,
-            max,
-            max_missing_fraction: None,
-            unique: false,
-            values: None,
-        };
-        let is_warned = |expected: ExpectedColumn| warned_beside(180, 12.0, &[expected]).is_some();
-        assert!(!is_warned(expected("co", Some(-200.0), None)));
-        assert!(!is_warned(expected("co", Some(-500.0), Some(12.0))));
-        // Such a row violates it, where it is kept with a warning.
-        assert!(is_warned(expected("co", Some(0.0), None)));
-        assert!(is_warned(expected("co", None, Some(12.0))));
-        assert!(is_warned(expected("no", Some(-200.0), None)));
-    }
-
-    /// The columns of the lines that a message advises to write.
-    fn advised(message: &str) -> Vec<ExpectedColumn> {
-        let (_, advice) = message.split_once("write the lines ").unwrap();
-        let lines: Vec<&str> = advice.split('`').skip(1).step_by(2).collect();
-        assert_eq!(lines[0], "[[column]]");
-        Expectations::parse(&lines.join("\n")).unwrap().column
-    }
-
-    #[test]
-    fn the_lines_that_the_warning_advises_are_an_expectation_that_turns_it_off() {
-        let expected = advised(&warned(180, 12.0).unwrap());
-        assert_eq!(warned_beside(180, 12.0, &expected), None);
-    }
-
-    #[test]
-    fn an_advised_bound_allows_a_number_of_many_digits() {
-        for number in [
-            -999.1234_f64,
-            999.1234,
-            -999.999_96,
-            -5_000_000.5,
-            -9999.001,
-        ] {
-            #[expect(clippy::cast_possible_truncation, reason = "a target has 32 bits")]
-            let stored = number as f32;
-            let expected = advised(&warned_of(stored, 100, 12.0, &[]).unwrap());
-            let [column] = &expected[..] else {
-                panic!("{expected:?}")
-            };
-            assert!(column.min.is_none_or(|min| min <= number), "{column:?}");
-            assert!(column.max.is_none_or(|max| max >= number), "{column:?}");
-            assert_eq!(warned_of(stored, 100, 12.0, &expected), None);
-        }
-        assert_eq!(bound_that_allows(-999.1234, 1e-4, true), "-999.124");
-        assert_eq!(bound_that_allows(999.1234, 1e-4, false), "999.124");
-        assert_eq!(bound_that_allows(-0.3, 1e-8, true), "-0.300001");
-        // The nearest integer is within the rounding, and would reject the number.
-        assert_eq!(bound_that_allows(-9999.001, 1e-3, true), "-9999.01");
-        assert_eq!(bound_that_allows(-9999.0, 1e-3, true), "-9999");
-        assert_eq!(bound_that_allows(9999.0, 1e-3, false), "9999");
-    }
-
-    #[test]
-    fn a_repeated_number_far_from_all_others_may_mean_a_missing_target() {
-        let message = warned(180, 12.0).unwrap();
-        assert!(
-            message.starts_with(
-                "180 training rows have the target `co` of about -200, and all others are from about 0 to 12:"
-            ),
-            "{message}"
-        );
-        assert_eq!(warned(9, 12.0), None);
-        assert_eq!(warned(600, 12.0), None);
-        assert_eq!(warned(180, 100.0), None);
-    }
-
-    #[test]
-    fn the_ends_of_a_target_count_their_rows() {
-        let mut end = RangeEnd::of(3.0);
-        for number in [2.0, 5.0, 2.0, 4.0, 1.0, 1.0] {
-            end.add(number);
-        }
-        assert_eq!((end.number.to_bits(), end.rows), (1.0_f32.to_bits(), 2));
-        assert_eq!(end.next.map(f32::to_bits), Some(2.0_f32.to_bits()));
-    }
-}
+mod tests;

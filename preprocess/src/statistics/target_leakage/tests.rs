@@ -96,6 +96,43 @@ fn parts_that_the_target_is_the_sum_of_are_found_with_their_factors() {
     assert_eq!(of_number(&features[1..], &noisy.collect::<Vec<_>>()), []);
 }
 
+/// `cells` without those that `is_missing` by row.
+fn without(cells: &[f64], is_missing: impl Fn(usize) -> bool) -> Vec<f64> {
+    let cells = cells.iter().enumerate();
+    cells
+        .map(|(row, cell)| if is_missing(row) { f64::NAN } else { *cell })
+        .collect()
+}
+
+#[test]
+fn parts_with_many_missing_cells_are_compared_in_the_rows_that_have_all_of_them() {
+    let rows = 2000;
+    let [a, b, other] = [3, 4, 5].map(|seed| noise(seed, rows));
+    let y: Vec<f64> = a.iter().zip(&b).map(|(a, b)| 2.0 * a + b).collect();
+    // Each lacks two of five rows, by chance.
+    let [of_a, of_b] = [6, 7].map(|seed| noise(seed, rows));
+    let chance = [
+        numbers("a", without(&a, |row| of_a[row] < -0.1)),
+        numbers("b", without(&b, |row| of_b[row] < -0.1)),
+        numbers("other", other.clone()),
+        numbers("none", vec![f64::NAN; rows]),
+    ];
+    assert_eq!(names(&of_number(&chance, &y)), ["a", "b"]);
+    // Most rows have another feature, which no row has beside the parts.
+    let early = [
+        numbers("a", without(&a, |row| row >= 500)),
+        numbers("b", without(&b, |row| row >= 500)),
+        numbers("late", without(&other, |row| row < 500)),
+    ];
+    assert_eq!(names(&of_number(&early, &y)), ["a", "b"]);
+    // So few rows have both that a sum of them says nothing of the others.
+    let few = [
+        numbers("a", without(&a, |row| row >= 99)),
+        numbers("b", without(&b, |row| row >= 99)),
+    ];
+    assert_eq!(of_number(&few, &y), []);
+}
+
 #[test]
 fn as_many_columns_as_rows_are_no_sum() {
     let y = noise(6, 60);

@@ -104,8 +104,7 @@ fn bounds_of_standardize_have_all_training_rows_inside() {
     }
 }
 
-#[test]
-fn robust_knows_no_range() {
+fn robust(constant: bool) -> FittedStep {
     let column = FittedRobust {
         name: "a".into(),
         lower: 0.25,
@@ -114,10 +113,28 @@ fn robust_knows_no_range() {
         low: 0.5,
         high: 2.0,
         scale: 1.5,
-        constant: false,
+        constant,
     };
-    let step = FittedStep::Robust {
+    FittedStep::Robust {
         columns: vec![column],
-    };
-    assert!(far_outside(step, 100, &[1e6]).is_empty());
+    }
+}
+
+#[test]
+fn numbers_a_thousand_spreads_of_robust_from_the_median_are_far_outside() {
+    let cells = [1.0, 1500.0, 1502.0, -1498.0, -1500.0];
+    assert_eq!(far_outside(robust(false), 100, &cells), [2, 4]);
+    assert!(far_outside(robust(true), 100, &[1e6]).is_empty());
+}
+
+#[test]
+fn bounds_of_standardize_are_better_than_those_of_robust_before_it() {
+    let steps = vec![robust(false), standardize("a", 0.0, 2.0)];
+    let mut fitted = artefact(vec![numeric("a")], steps, None);
+    fitted.fitted_rows = 100;
+    fitted.hash = fitted.compute_hash();
+    // 10 deviations of the number that `robust` gives, which is 20 spreads.
+    let rows = batch(&[("a", floats(&[Some(30.0), Some(32.0)]))]);
+    let [far, _] = Transform::new(fitted).unwrap().rows_outside(&rows).unwrap();
+    assert_eq!(far["a"], [1]);
 }

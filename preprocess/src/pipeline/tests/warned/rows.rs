@@ -334,3 +334,30 @@ async fn duplicates_beside_ignored_columns_are_warned_of_with_these() {
         ],
     );
 }
+
+#[tokio::test]
+async fn a_number_far_beyond_those_of_the_training_rows_is_warned_of_unless_it_is_capped() {
+    let columns = [("x", Float64), ("y", Float64)];
+    let row = |i: i64| {
+        let x = if i == 95 { 1e12 } else { (i * 37 % 101) as f64 };
+        vec![json!(x), json!((i % 7) as f64)]
+    };
+    let rows: Vec<Cells> = (0..100).map(row).collect();
+    let dataset = |steps: &str| {
+        format!(
+            "target = \"y\"\nsplit = {{ by = \"range\", train = 0.8, validation = 0.1, test = 0.1 }}\nstep = [{steps}]\n"
+        )
+    };
+    let (root, _) = landed(&columns, &rows).await;
+    let report = report_of(&root, &dataset("{ type = \"robust\" }")).await;
+    check_warning(
+        &report,
+        "far_from_training_rows",
+        "dataset.step",
+        &["over 1000 times as large", "`x` (", " in test, "],
+    );
+    let (root, _) = landed(&columns, &rows).await;
+    let capped = "{ type = \"winsorize\" }, { type = \"robust\" }";
+    let report = report_of(&root, &dataset(capped)).await;
+    check_none(&report, "far_from_training_rows");
+}
