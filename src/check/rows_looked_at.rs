@@ -14,8 +14,11 @@ use feedline_storage::Store;
 use serde_json::Value;
 
 use super::{
-    checked_source::CheckedSource, few_rows::judge_few_rows, named_values::warn_of_named_values,
-    series_times::judge_series_times, stored_images::warn_of_stored_images,
+    checked_source::CheckedSource,
+    few_rows::judge_few_rows,
+    named_values::warn_of_named_values,
+    series_times::{judge_series_times, warn_of_zone},
+    stored_images::warn_of_stored_images,
     unique_texts::judge_unique_texts,
 };
 use crate::init::has_empty_header;
@@ -37,6 +40,7 @@ impl RowsLookedAt<'_> {
         self.warn_of_large_integers(sources);
         self.warn_of_row_numbers(sources);
         self.warn_of_versions_in_splits(sources);
+        self.warn_of_zones(sources);
         warn_of_stored_images(self.settings, self.config, self.previews, sources);
         if !self.are_read_as_they_land() {
             return;
@@ -122,6 +126,21 @@ impl RowsLookedAt<'_> {
             );
             let warning = Warning::new("versions_change_split", message);
             source.warnings.push(warning.with_key("dataset.split.key"));
+        }
+    }
+
+    /// Warns of a zone of a series whose times land as instants, by the first rows of the dataset.
+    fn warn_of_zones(&self, sources: &mut [CheckedSource]) {
+        let first = self.dataset.first_source.as_ref();
+        let mut named = self.config.source.iter();
+        let named = named.find(|source| Some(&source.name) == first);
+        let is_first = |name: &str| Some(name) == first.map(Name::as_str);
+        let mut previews = self.previews.iter();
+        let preview = previews.find(|preview| is_first(&preview.source));
+        let source = sources.iter_mut().find(|source| is_first(&source.name));
+        if let (Some(named), Some(preview), Some(source)) = (named, preview, source) {
+            let warning = warn_of_zone(self.settings, named, preview);
+            source.warnings.extend(warning);
         }
     }
 

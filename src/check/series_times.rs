@@ -1,9 +1,9 @@
 //! Times of a series that a build cannot read, in the rows looked at.
 
 use feedline_ingest::SourcePreview;
-use feedline_preprocess::{SeriesCells, reads_time, warn_of_windowless_entities};
+use feedline_preprocess::{SeriesCells, reads_time, warn_of_instants, warn_of_windowless_entities};
 use feedline_schemas::{
-    config::{DatasetConfig, PipelineConfig, SeriesConfig},
+    config::{DatasetConfig, DeclaredType, PipelineConfig, SeriesConfig, SourceConfig},
     record::ColumnType,
     report::Warning,
 };
@@ -26,6 +26,23 @@ pub(super) fn rows_with_times(config: &PipelineConfig) -> usize {
 fn series_of(settings: &DatasetConfig) -> Option<&SeriesConfig> {
     let series = settings.series.as_ref();
     series.filter(|_| settings.kind.is_rows())
+}
+
+/// Warns of a zone of times of `source` that land as instants, unless its contract declares them as such. The type of a column
+/// of a query is known to the build alone.
+pub(super) fn warn_of_zone(
+    settings: &DatasetConfig,
+    source: &SourceConfig,
+    preview: &SourcePreview,
+) -> Option<Warning> {
+    let series = series_of(settings).filter(|_| settings.sql.is_none())?;
+    let declared = source.contract.column.get(&series.time);
+    if declared.and_then(|column| column.r#type) == Some(DeclaredType::Timestamp) {
+        return None;
+    }
+    let mut columns = preview.columns.iter();
+    let column = columns.find(|column| column.name == series.time)?;
+    warn_of_instants(series, column.column_type?)
 }
 
 /// Reports times of the only source that a build cannot read, where it may reject the fraction `limit` of the
@@ -227,6 +244,37 @@ mod tests {
         assert!(warning.message.contains("(who = `slow`)"), "{warning:?}");
         preview.is_all = false;
         assert_eq!(warnings(&preview), []);
+    }
+
+    #[test]
+    fn a_zone_of_times_that_land_as_instants_is_warned_of_unless_they_are_declared() {
+        let check = |source: &str, sql: Option<&str>, r#type: ColumnType| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"a/*\"\n{source}\
+                 [dataset]\ntarget = \"y\"\nseries = {{ time = \"ts\", zone = \"Europe/Rome\" }}\n"
+            );
+            let config = load("p.toml", &text, &[]).unwrap().config;
+            let mut settings = config.dataset.unwrap();
+            settings.sql = sql.map(str::to_owned);
+            let column = ColumnPreview {
+                name: "ts".to_owned(),
+                column_type: Some(r#type),
+                ..ColumnPreview::default()
+            };
+            let preview = SourcePreview {
+                columns: vec![column],
+                ..SourcePreview::default()
+            };
+            let warning = warn_of_zone(&settings, &config.source[0], &preview);
+            warning.map(|warning| warning.code)
+        };
+        let found = check("", None, ColumnType::Timestamp);
+        assert_eq!(found.as_deref(), Some("zone_of_instants"));
+        assert_eq!(check("", None, ColumnType::Utf8), None);
+        let declared = "contract.column.ts.type = \"timestamp\"\n";
+        assert_eq!(check(declared, None, ColumnType::Timestamp), None);
+        let sql = Some("select * from a");
+        assert_eq!(check("", sql, ColumnType::Timestamp), None);
     }
 
     #[test]

@@ -44,8 +44,12 @@ use crate::{
 /// read. Few in tests.
 const ROWS_AT_A_TIME: usize = if cfg!(test) { 64 } else { 8 << 20 };
 
-/// Shards read at the same time.
+/// Most shards read at the same time.
 const READS: usize = 4;
+
+/// Bytes of shards that are in memory at a time, unless one has more: all of a shard is read, with the pixels of its images, to
+/// compare its hash.
+const READ_BYTES: u64 = 1 << 30;
 
 /// Row in a shard of the earlier dataset.
 struct StoredRow {
@@ -104,7 +108,8 @@ impl Build<'_> {
         changes: DatasetChanges,
     ) -> Option<Box<MovableDataset>> {
         let causes = self.causes_of_moves(changes);
-        let is_by_join = causes.contains(&MoveCause::Join) && matches!(self.spec.rule, Rule::Hash);
+        let is_by_join = causes.contains(&MoveCause::Join)
+            && (matches!(self.spec.rule, Rule::Hash) || self.joins_decide_splits(changes));
         let is_by_rows = causes.contains(&MoveCause::Groups) && changes.has_rows;
         (!causes.is_empty()).then(|| {
             Box::new(MovableDataset {
@@ -124,7 +129,8 @@ impl Build<'_> {
             return Vec::new();
         }
         let groups = self.grouping_key().map(|_| MoveCause::Groups);
-        let is_joined = changes.has_joined && self.has_joined_split();
+        let is_joined =
+            changes.has_joined && (self.has_joined_split() || self.joins_decide_splits(changes));
         let join = is_joined.then_some(MoveCause::Join);
         let has_others = groups.is_some() || join.is_some();
         let other = match changes.settings {
@@ -138,6 +144,24 @@ impl Build<'_> {
             }
         };
         groups.into_iter().chain(join).chain(other).collect()
+    }
+
+    /// Returns true if a joined source alone has changed, and rows are found again by their landing positions: the rebuild can
+    /// compare their splits.
+    pub(super) fn compares_splits(&self, changes: DatasetChanges) -> bool {
+        let is_alone = changes.has_joined && !changes.has_rows;
+        is_alone
+            && changes.settings == DatasetSettings::Same
+            && self.spec.config.kind.is_rows()
+            && self.input.query.is_none()
+            // The landing position of a window is that of one of its rows.
+            && self.sequence().is_none()
+    }
+
+    /// Returns true if a joined source alone has changed, and all rows together decide the splits: rows that become equal, or get
+    /// another time, can move others.
+    fn joins_decide_splits(&self, changes: DatasetChanges) -> bool {
+        self.compares_splits(changes) && self.check_splits_stay("").is_err()
     }
 
     /// Returns true if columns of joined sources decide the split of a row.
@@ -243,6 +267,14 @@ impl Build<'_> {
 
     /// Error of a rebuild that moves rows because of a join and needs `--refit`.
     fn refuse_moves(&self, found: &MovedRows) -> Error {
+        let cause = format!(
+            "a joined source has changed since the dataset was built, so {} would be in another split ({})",
+            counted(found.total(), "row"),
+            list_moves(&found.moved)
+        );
+        if let Err(error) = self.check_splits_stay(&cause) {
+            return error;
+        }
         let decides = match self.spec.config.split.key.is_empty() {
             true => "the content of a row decides its split",
             false => "this key has a column that changes",
@@ -292,9 +324,10 @@ impl Build<'_> {
             ..MovedRows::default()
         };
         let dataset = &self.store;
+        let largest = shards.iter().map(|(_, shard)| shard.bytes).max();
         let mut shards = stream::iter(shards)
             .map(|(split, shard): (Split, Shard)| read_shard(dataset, split, shard))
-            .buffered(READS);
+            .buffered(reads_at_a_time(largest.unwrap_or(0)));
         while let Some(more) = shards.try_next().await? {
             if rows.len() + more.len() > ROWS_AT_A_TIME {
                 self.compare_rows(before, staged, &mut rows, &mut found)
@@ -333,6 +366,12 @@ impl Build<'_> {
         }
         Ok(())
     }
+}
+
+/// Number of shards of up to `largest` bytes that are read at the same time.
+fn reads_at_a_time(largest: u64) -> usize {
+    let reads = READ_BYTES / largest.max(1);
+    usize::try_from(reads).map_or(READS, |reads| reads.clamp(1, READS))
 }
 
 /// Reads the rows of a shard of `split`.
@@ -446,4 +485,16 @@ async fn visit_staged(staged: &Staged, mut visit: impl FnMut(u64, u64, u8)) -> R
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_shards_are_read_at_a_time_the_larger_they_are() {
+        for (largest, expected) in [(0, 4), (64 << 20, 4), (300 << 20, 3), (4 << 30, 1)] {
+            assert_eq!(reads_at_a_time(largest), expected, "{largest}");
+        }
+    }
 }

@@ -60,6 +60,7 @@ pub(crate) use self::{
 pub use self::{
     features::{is_named_elsewhere, looks_like_index, looks_like_row_number},
     gaps::warn_of_windowless_entities,
+    zone::warn_of_instants,
 };
 
 #[cfg(test)]

@@ -5,23 +5,48 @@ use feedline_schemas::{config::SeriesConfig, count::counted, record::ColumnType,
 use super::message::{quoted, warning};
 use crate::schema::landed_columns::{MergedColumn, shown};
 
+const ZONE_OF_INSTANTS: &str = "zone_of_instants";
+
+/// Key of the zone of a series.
+const ZONE: &str = "dataset.series.zone";
+
 /// Warns of a series whose times landed as instants, so that its zone sets calendar parts only.
 pub(crate) fn of_instants(series: &SeriesConfig, columns: &[MergedColumn]) -> Option<Warning> {
-    let zone = series.zone.as_deref().filter(|zone| *zone != "UTC")?;
     let mut columns = columns.iter();
     let column = columns.find(|column| column.name == series.time)?;
-    if column.r#type != ColumnType::Timestamp {
-        return None;
-    }
-    let name = shown(&column.name);
+    let begin = describe_instants(series, column.r#type)?;
+    let (zone, name) = (series.zone.as_deref()?, shown(&column.name));
     let message = format!(
-        "column `{name}` has timestamps, which are instants already: `zone` = `{zone}` sets calendar parts only, and times without an \
+        "{begin}, and times without an \
          offset, if there were any, were read as UTC when they landed; to read such times in `{zone}`, land them as text in \
          another root, with `contract.column.\"{name}\".type = \"text\"` of the source; if the timestamps are right, declare \
          this type as `timestamp`, and this warning is gone; a dataset that is kept has its warnings until \
          `feedline shards build --refit`"
     );
-    Some(warning("zone_of_instants", "dataset.series.zone", message))
+    Some(warning(ZONE_OF_INSTANTS, ZONE, message))
+}
+
+/// Warns of a series whose times will land with this type, if they are instants and its zone sets calendar parts only.
+pub fn warn_of_instants(series: &SeriesConfig, r#type: ColumnType) -> Option<Warning> {
+    let begin = describe_instants(series, r#type)?;
+    let (zone, name) = (series.zone.as_deref()?, shown(&series.time));
+    let message = format!(
+        "{begin}, and times without an offset, if there are any, are read as UTC when they land; to read such times in `{zone}`, \
+         land them as text, with `contract.column.\"{name}\".type = \"text\"` of the source (in another root, if rows have \
+         landed); if the timestamps are right, declare this type as `timestamp`, and this warning is gone"
+    );
+    Some(warning(ZONE_OF_INSTANTS, ZONE, message))
+}
+
+/// Beginning of both messages; `None` unless times of this type are instants and the series has another zone than UTC.
+fn describe_instants(series: &SeriesConfig, r#type: ColumnType) -> Option<String> {
+    let zone = series.zone.as_deref().filter(|zone| *zone != "UTC")?;
+    (r#type == ColumnType::Timestamp).then(|| {
+        format!(
+            "column `{}` has timestamps, which are instants already: `zone` = `{zone}` sets calendar parts only",
+            shown(&series.time)
+        )
+    })
 }
 
 /// Times that clocks show twice.
@@ -137,5 +162,12 @@ mod tests {
         assert!(found.message.contains(silenced), "{}", found.message);
         let kept = "until `feedline shards build --refit`";
         assert!(found.message.ends_with(kept), "{}", found.message);
+        // A check finds the same before the times land.
+        let check = |zone, r#type| warn_of_instants(&series(zone), r#type);
+        assert_eq!(check("UTC", ColumnType::Timestamp), None);
+        assert_eq!(check("Europe/Berlin", ColumnType::Utf8), None);
+        let early = check("Europe/Berlin", ColumnType::Timestamp).unwrap();
+        assert_eq!((early.code, early.key), (found.code, found.key));
+        assert!(early.message.contains(silenced), "{}", early.message);
     }
 }

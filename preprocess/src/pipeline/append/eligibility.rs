@@ -98,15 +98,15 @@ impl Build<'_> {
         };
         let is_beside = self.has_changed_beside(joined, frozen);
         let has_rows = behind.iter().any(|landed| landed.rows() > 0);
-        if is_beside || has_rows {
-            self.check_splits_stay(ROWS_LANDED)?;
-        }
         let changes = DatasetChanges {
             settings: self.compare_settings(&manifest, &schemas),
             has_joined: has_changed(&self.input.joined, joined),
             has_rows: has_rows || has_changed(&self.input.frozen, frozen),
             lacks_rows: false,
         };
+        if (is_beside || has_rows) && !self.compares_splits(changes) {
+            self.check_splits_stay(ROWS_LANDED)?;
+        }
         if let Some(reason) = self.why_rebuild(&schemas, changes.settings, is_beside)? {
             return Ok(Err(NotAppendable {
                 movable: self.movable(manifest, changes),
@@ -394,7 +394,7 @@ impl Build<'_> {
     }
 
     /// Fails if new rows could move existing rows to another split.
-    fn check_splits_stay(&self, cause: &str) -> Result<(), Error> {
+    pub(in crate::pipeline) fn check_splits_stay(&self, cause: &str) -> Result<(), Error> {
         let split = &self.spec.config.split;
         let (key, why) = match &self.spec.rule {
             Rule::Range if !self.cuts_documents() => ("by", "the position among all rows decides"),

@@ -171,6 +171,51 @@ async fn rows_with_a_key_of_the_split_stay_where_joined_columns_change() {
 }
 
 #[tokio::test]
+async fn splits_that_all_rows_decide_stay_where_only_a_joined_source_has_changed() {
+    for split in ["by = \"range\"", "by = \"time\", time = \"id\""] {
+        let mut built = BuiltOrders::new(weighed(&format!("split = {{ {split} }}\n"))).await;
+        let before = splits(&built.root).await;
+        built.products.batch(&other_weights()).await;
+        let report = built.build().await.unwrap();
+        let reason = report.anew.clone().unwrap();
+        assert!(reason.contains("has landed more rows"), "{reason}");
+        assert_eq!(splits(&built.root).await, before, "{split}");
+        assert_eq!(warning_of(&report, "rows_changed_split"), None);
+        // Rows that have landed as well can move them.
+        built.products.batch(&[vec![json!(3), json!(72)]]).await;
+        let rows: Vec<Cells> = (300..320).map(order).collect();
+        built.orders.batch(&rows).await;
+        let error = built.build().await.unwrap_err().to_string();
+        assert!(error.contains("rows have landed since"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_joined_source_that_moves_rows_among_all_of_them_needs_a_refit() {
+    let split = "split = { by = \"time\", time = \"weight\", train = 0.5, validation = 0.25, test = 0.25 }\n";
+    let mut built = BuiltOrders::new(weighed(split)).await;
+    let before = splits(&built.root).await;
+    // A product that no order has.
+    built.products.batch(&[vec![json!(9), json!(5)]]).await;
+    built.build().await.unwrap();
+    assert_eq!(splits(&built.root).await, before);
+    built.products.batch(&other_weights()).await;
+    let error = built.build().await.unwrap_err();
+    assert_eq!(config_key(&error), Some("dataset.split.until"), "{error}");
+    let error = error.to_string();
+    for part in [
+        "a joined source has changed since",
+        "from test to train",
+        "pass `--refit` to",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(splits(&built.root).await, before);
+    refit(&built.config, &built.context).await.unwrap();
+    assert_ne!(splits(&built.root).await, before);
+}
+
+#[tokio::test]
 async fn a_new_column_of_a_joined_source_needs_a_refit_unless_the_split_has_a_key() {
     for (split, is_refused) in [("", true), ("split = { key = [\"id\"] }\n", false)] {
         let mut built = BuiltOrders::new(weighed(split)).await;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use datafusion::{
-    common::JoinType,
+    common::{Column, JoinType},
     logical_expr::{
         Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, Operator, Unnest,
         utils::split_conjunction,
@@ -212,11 +212,9 @@ impl BaseTables {
 
     /// The same for the result of `join`, below filters by `predicates`, with the columns that it makes equal.
     fn equated(mut self, join: &Join, predicates: &[&Expr]) -> Self {
-        for (one, other) in equal_columns(join, predicates) {
-            for (at, equal) in [(one, other), (other, one)] {
-                let origin = self.origins.get(equal).cloned().flatten();
-                self.equals.extend(origin.map(|origin| (at, origin)));
-            }
+        for (at, equal) in equal_columns(join, predicates) {
+            let origin = self.origins.get(equal).cloned().flatten();
+            self.equals.extend(origin.map(|origin| (at, origin)));
         }
         self
     }
@@ -225,12 +223,10 @@ impl BaseTables {
     fn projected(self, expressions: &[Expr], input: &LogicalPlan) -> Self {
         let origins = self.origins_of(expressions, input);
         let columns = expressions.iter().enumerate();
-        let equals = columns.filter_map(|(at, expression)| match expression.clone().unalias() {
-            Expr::Column(column) => {
-                let place = input.schema().maybe_index_of_column(&column)?;
-                Some((at, self.equals.get(&place)?.clone()))
-            }
-            _ => None,
+        let equals = columns.filter_map(|(at, expression)| {
+            let column = cast_column(expression)?;
+            let place = input.schema().maybe_index_of_column(column)?;
+            Some((at, self.equals.get(&place)?.clone()))
         });
         let equals = equals.collect();
         Self {
@@ -385,12 +381,26 @@ fn join_tables(
     }
 }
 
-/// Places of the columns in the result of an inner or outer join that it, or `predicates` over it, makes equal.
+/// The column that an expression names or casts, under whatever name.
+fn cast_column(expression: &Expr) -> Option<&Column> {
+    match expression {
+        Expr::Column(column) => Some(column),
+        Expr::Alias(alias) => cast_column(&alias.expr),
+        Expr::Cast(cast) => cast_column(&cast.expr),
+        Expr::TryCast(cast) => cast_column(&cast.expr),
+        _ => None,
+    }
+}
+
+/// Places of the columns in the result of an inner or outer join that it, or `predicates` over it, makes equal to another
+/// column or a cast of it, each with the place of that one.
 fn equal_columns(join: &Join, predicates: &[&Expr]) -> Vec<(usize, usize)> {
     let place = |expression: &Expr| match expression {
         Expr::Column(column) => join.schema.maybe_index_of_column(column),
         _ => None,
     };
+    let place_of_cast =
+        |expression: &Expr| join.schema.maybe_index_of_column(cast_column(expression)?);
     let mut equal: Vec<(&Expr, &Expr)> = join.on.iter().map(|(one, other)| (one, other)).collect();
     let filters = join.filter.iter().chain(predicates.iter().copied());
     for predicate in filters.flat_map(split_conjunction) {
@@ -403,9 +413,9 @@ fn equal_columns(join: &Join, predicates: &[&Expr]) -> Vec<(usize, usize)> {
             equal.push((left, right));
         }
     }
-    let places = equal.into_iter();
-    places
-        .filter_map(|(one, other)| Some((place(one)?, place(other)?)))
+    let both = equal.into_iter();
+    let both = both.flat_map(|(one, other)| [(one, other), (other, one)]);
+    both.filter_map(|(one, other)| Some((place(one)?, place_of_cast(other)?)))
         .collect()
 }
 

@@ -29,6 +29,11 @@ async fn a_join_that_repeats_the_target_is_warned_of_unless_the_key_is_of_its_ta
     let inner = "from a join b on b.owner = a.id";
     let of_order = format!("select a.id, a.shop, b.n, a.Price as y {inner}");
     let of_owner = format!("select b.owner, a.shop, b.n, a.Price as y {inner}");
+    let of_cast =
+        format!("select cast(b.owner as text) as owner, a.shop, b.n, a.Price as y {inner}");
+    let on_cast =
+        "select b.owner, a.shop, b.n, a.Price as y from a join b on b.owner = cast(a.id as bigint)";
+    let of_digit = "select a.id, b.owner, a.shop, b.n, a.Price as y from a join b on cast(b.owner as int) = a.id";
     let of_item = format!("select a.id, a.shop, b.n as y {inner}");
     let of_both = format!("select a.id, a.shop, b.n, a.Price * b.n as y {inner}");
     let left =
@@ -47,6 +52,11 @@ async fn a_join_that_repeats_the_target_is_warned_of_unless_the_key_is_of_its_ta
         (&of_order, "split = { key = [\"shop\", \"id\"] }", None),
         // The join makes it equal to the id of the order.
         (&of_owner, "split = { key = [\"owner\"] }", None),
+        (&of_cast, "split = { key = [\"owner\"] }", None),
+        (on_cast, "split = { key = [\"owner\"] }", None),
+        // Several owners may have one cast.
+        (of_digit, "split = { key = [\"owner\"] }", alone),
+        (of_digit, "split = { key = [\"id\"] }", None),
         // Each row has the target of one item.
         (&of_item, "", None),
         (&of_both, "", None),
