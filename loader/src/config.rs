@@ -155,7 +155,8 @@ pub enum TokenLayout {
     /// As `Stream`, and which document of its row each id belongs to, and its position there, as for `Packed`: for a model
     /// that must not see one document from another.
     Filled,
-    /// One document; what exceeds `length` is left out.
+    /// One document; what exceeds `length` is left out, with a [warning](crate::Loader::warnings), and counted in
+    /// [`truncated_documents`](crate::LoaderMetrics::truncated_documents).
     Documents,
 }
 

@@ -60,6 +60,9 @@ pub struct LoaderMetrics {
     /// Rows handed out with another sample in the place of one that could not be used, over all passes; see
     /// [`Batch::substituted`](crate::Batch::substituted). Rows in the place of those of a damaged block are among them.
     pub substituted: u64,
+    /// Rows handed out that hold the beginning of a longer document, over all passes; see
+    /// [`TokenLayout::Documents`](crate::TokenLayout::Documents).
+    pub truncated_documents: u64,
     /// Shards that were left out when the loader was opened because their files are incomplete; see
     /// [`BadShards`](crate::BadShards).
     pub skipped_shards: u64,
@@ -152,6 +155,7 @@ pub(crate) struct Meters {
     pub(crate) peak_bytes: Count,
     pub(crate) quarantined: Count,
     pub(crate) substituted: Count,
+    pub(crate) truncated_documents: Count,
     pub(crate) skipped_shards: Count,
     pub(crate) skipped_samples: Count,
 }
@@ -207,6 +211,7 @@ impl Meters {
             peak_bytes: Count::default(),
             quarantined: Count::default(),
             substituted: Count::default(),
+            truncated_documents: Count::default(),
             skipped_shards: Count::default(),
             skipped_samples: Count::default(),
         }
@@ -269,6 +274,7 @@ impl Meters {
             peak_bytes: self.peak_bytes.get(),
             quarantined: self.quarantined.get(),
             substituted: self.substituted.get(),
+            truncated_documents: self.truncated_documents.get(),
             skipped_shards: self.skipped_shards.get(),
             skipped_samples: self.skipped_samples.get(),
             cache: CacheMetrics::default(),

@@ -155,7 +155,9 @@ async fn open_source(
         0
     };
     let tokens = tokens_config(input.record(), config);
+    let documents = tokens.filter(|tokens| tokens.layout == TokenLayout::Documents);
     Ok(SourceInput {
+        document_length: documents.map(|tokens| tokens.length),
         joined_bytes,
         is_stream: tokens.is_some_and(|tokens| tokens.layout.is_stream()),
         input,

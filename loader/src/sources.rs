@@ -35,6 +35,8 @@ pub(crate) struct SourceInput {
     pub(crate) joined_bytes: u64,
     /// True when its rows are pieces of one stream of tokens, across documents.
     pub(crate) is_stream: bool,
+    /// Ids of a row that holds one document, which longer ones are truncated to.
+    pub(crate) document_length: Option<u32>,
     /// Balance of its classes, if they are balanced.
     pub(crate) balance: Option<Arc<Balance>>,
 }
@@ -163,6 +165,9 @@ impl Sources {
                         let row = (bad.row, rows.keys().get(bad.row as usize).copied());
                         self.quarantine
                             .add_row(need.source, block, row, bad.reason.clone())?;
+                    }
+                    if let Some(length) = source.document_length {
+                        source.input.warn_of_truncated(&rows, length);
                     }
                     self.meters.blocks.add(1);
                     self.meters.block_bytes.add(source.input.block_bytes(block));

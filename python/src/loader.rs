@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::Poll,
+    time::Duration,
 };
 
 use feedline_loader::{BadShards, BatchKind, EpochBatches, Error, LoaderConfig};
@@ -57,8 +58,11 @@ impl Loader {
         let stores = stores
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| errors::of_class(py, "ReadError", &error.to_string()))?;
-        let opened = waiting::run(py, async {
+        let opened = waiting::run(py, config.stall_timeout, async {
             feedline_loader::Loader::open_mixture(&stores, &config, Arc::new(SystemClock)).await
+        })?;
+        let opened = opened.ok_or_else(|| {
+            errors::of_class(py, "StalledError", &late(&stores, config.stall_timeout))
         })?;
         let inner = opened.map_err(|error| errors::exception(py, &error))?;
         if let Some(text) = without_effect(&inner, &config) {
@@ -222,6 +226,18 @@ impl Batches {
     fn pass(&self) -> MutexGuard<'_, Option<EpochBatches>> {
         self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Message about datasets that have not opened within `limit`.
+fn late(stores: &[Store], limit: Option<Duration>) -> String {
+    let urls = stores.iter().map(|store| format!("`{}`", store.url()));
+    let urls: Vec<_> = urls.collect();
+    let seconds = limit.unwrap_or_default().as_secs_f64();
+    format!(
+        "cannot open {} within `{seconds}` s: no response, or a slow one; check the address and the network, or raise \
+         `stall_timeout_s`",
+        urls.join(", ")
+    )
 }
 
 /// The refusal of a setting that the opened datasets have no use for.

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+import socket
 
 import pytest
 
@@ -40,6 +41,12 @@ def test_settings_of_the_wrong_type_are_type_errors(dataset):
 
 def test_a_folder_without_a_dataset_is_named(tmp_path):
     refused(feedline.DataError, f"there is no dataset in `{tmp_path}`", tmp_path, 8)
+
+
+def test_a_server_that_never_answers_ends_the_opening():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/dataset"
+        refused(feedline.StalledError, "within `0.2` s: no response", url, 8, stall_timeout_s=0.2)
 
 
 def test_a_split_without_samples_is_named(dataset):

@@ -41,10 +41,12 @@ def test_packed_rows_hold_every_document_whole_and_once(documents):
 def test_without_packing_each_document_is_a_row(documents):
     loader = feedline.Loader(documents, 10, tokens={"length": 16, "pack": False})
     rows = {}
-    for batch in loader:
-        assert list(batch.keys()) == ["tokens", "key", "origin"]
-        rows.update((int(row), ids.copy()) for row, ids in zip(batch.origin, batch.tokens))
+    with pytest.warns(UserWarning, match="documents are truncated to `tokens.length`, which is `16`"):
+        for batch in loader:
+            assert list(batch.keys()) == ["tokens", "key", "origin"]
+            rows.update((int(row), ids.copy()) for row, ids in zip(batch.origin, batch.tokens))
     assert len(rows) == COUNT
+    assert loader.metrics()["truncated_documents"] == sum(len(document(n)) > 16 for n in range(COUNT))
     for row, ids in rows.items():
         expected = document(row)[:16]
         assert ids.tolist() == expected + [0] * (16 - len(expected))

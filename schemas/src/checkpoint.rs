@@ -213,6 +213,9 @@ pub struct RunningLoss {
     pub unsmoothed_sum: Option<f64>,
     /// Divisor of the mean: the number of samples, or the sum of their weights.
     pub weight: f64,
+    /// Updates of the weights before the epoch; absent in the first one, and where the weights went back in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates_before: Option<u64>,
 }
 
 /// State of the guard against numbers that are not finite and losses that jump.

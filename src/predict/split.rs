@@ -11,7 +11,7 @@ use feedline_preprocess::{Column, PassthroughRow, PassthroughRows};
 use feedline_schemas::{
     ids::Origin,
     manifest::{Manifest, Split},
-    report::EvalReport,
+    report::{EvalReport, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_trainer::{ChosenRun, Context, MeasuredRows, Predicted, Truths};
@@ -26,6 +26,9 @@ const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
 /// Name in place of a source for rows of `dataset.sql`, as in their rejects.
 const QUERY: &str = "sql";
 
+/// Distance of a target from its offset from that on 32 bits round it by a half or more.
+const ROUNDED_FROM: f64 = 8_388_608.0;
+
 /// Columns of the file.
 #[derive(Debug)]
 pub(crate) struct SplitColumns {
@@ -36,6 +39,8 @@ pub(crate) struct SplitColumns {
     has_target: bool,
     /// Names of the targets if there are several.
     targets: Vec<String>,
+    /// Numbers that were subtracted from the targets that are numbers, before they were stored.
+    offsets: Vec<f64>,
 }
 
 impl SplitColumns {
@@ -48,6 +53,7 @@ impl SplitColumns {
             },
             has_target: artefact.target.is_some(),
             targets: artefact.target_names(),
+            offsets: artefact.targets().filter_map(offset_of).collect(),
         }
     }
 
@@ -62,7 +68,7 @@ impl SplitColumns {
         runtime: &Handle,
     ) -> anyhow::Result<EvalReport> {
         let to = output.name();
-        let mut report = None;
+        let (mut report, mut farthest) = (None, 0.0_f64);
         let gives_rows_back = chosen.reconstructs();
         let kept_names = kept.iter().flat_map(PassthroughRows::names);
         let mut names: Vec<String> = kept_names.map(|name| named(name)).collect();
@@ -73,6 +79,7 @@ impl SplitColumns {
                     Some(kept) => runtime.block_on(beside(kept, &rows.origins))?,
                     None => Vec::new(),
                 };
+                farthest = farthest.max(self.farthest(&rows.truths));
                 columns.extend(self.columns(rows));
                 Ok(out.write(columns)?)
             };
@@ -86,7 +93,8 @@ impl SplitColumns {
             report = Some(measured?);
             Ok(())
         })?;
-        let report = report.expect("a file that is written has a report");
+        let mut report = report.expect("a file that is written has a report");
+        report.warnings.extend(rounding_warning(farthest));
         Ok(EvalReport {
             predictions: Some(to),
             ..report
@@ -109,6 +117,17 @@ impl SplitColumns {
         let classes = self.classes.iter();
         names.extend(classes.map(|class| format!("probability={class}")));
         names
+    }
+
+    /// Largest distance of a target from its offset.
+    fn farthest(&self, truths: &Truths) -> f64 {
+        let numbers = match truths {
+            Truths::Numbers(numbers) | Truths::Vectors(numbers) => numbers.as_slice(),
+            Truths::None | Truths::Classes(_) => &[],
+        };
+        let pairs = numbers.iter().zip(self.offsets.iter().cycle());
+        let distances = pairs.map(|(number, offset)| (number - offset).abs());
+        distances.fold(0.0, f64::max)
     }
 
     /// The numbers of each target, of `[rows, targets]`.
@@ -167,6 +186,26 @@ impl SplitColumns {
     }
 }
 
+/// Number that was subtracted from a target that is a number, before it was stored.
+fn offset_of(target: &FittedTarget) -> Option<f64> {
+    match target {
+        FittedTarget::Regression { offset, .. } => Some(*offset),
+        FittedTarget::Classification { .. } => None,
+    }
+}
+
+/// The warning of targets that 32 bits round by a half or more.
+fn rounding_warning(farthest: f64) -> Option<Warning> {
+    (farthest >= ROUNDED_FROM).then(|| {
+        let by = farthest / (2.0 * ROUNDED_FROM);
+        let message = format!(
+            "shards store targets in 32 bits, so `truth` is rounded by up to `{by:.1}`; for exact numbers, join the \
+             predictions to your data by a passthrough column"
+        );
+        Warning::new("rounded_truth", message).with_key("dataset.passthrough")
+    })
+}
+
 /// Names of the sources by their numbers in origins. The rows of a query have one name, since they are no rows of a source.
 fn origin_names(manifest: &Manifest) -> Vec<String> {
     if manifest.counts.are_of_query() {
@@ -202,5 +241,34 @@ fn named(name: &str) -> String {
     match is_own {
         true => renamed(name),
         false => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_that_their_shards_round_are_a_warning() {
+        let warning = |offsets: &[f64], truths: Truths| {
+            let columns = SplitColumns {
+                sources: Vec::new(),
+                classes: Vec::new(),
+                has_target: true,
+                targets: Vec::new(),
+                offsets: offsets.to_vec(),
+            };
+            rounding_warning(columns.farthest(&truths))
+        };
+        // What counts is the distance from the offset.
+        let close = Truths::Numbers(vec![1e9, 1e9 + 8e6]);
+        assert_eq!(warning(&[1e9], close.clone()), None);
+        let warned = warning(&[0.0], close).unwrap();
+        assert_eq!(warned.code, "rounded_truth");
+        assert!(warned.message.contains("up to `60.1`"), "{warned:?}");
+        let several = Truths::Vectors(vec![5.0, 1e9, 6.0, 1e9 - 1e7]);
+        assert!(warning(&[0.0, 1e9], several.clone()).is_some());
+        assert_eq!(warning(&[0.0, 1e9 - 5e6], several), None);
+        assert_eq!(warning(&[], Truths::Classes(vec![1])), None);
     }
 }

@@ -222,6 +222,11 @@ impl Position {
         self.loss_scale.as_ref().map_or(0, |scale| scale.dropped)
     }
 
+    /// Returns true if a step of the epoch in progress has moved the weights.
+    pub(crate) fn has_moved_in_epoch(&self) -> bool {
+        self.updates() != self.running.updates_before.unwrap_or(0)
+    }
+
     /// Returns true if steps were left out, as their gradient overflowed f16, and none has moved the weights.
     pub(crate) fn has_only_dropped(&self) -> bool {
         self.dropped_steps() > 0 && self.updates() == 0
@@ -285,9 +290,9 @@ impl RunPlan {
         Err(self.dataset_error(format!("the row of the sample with key `{key:016x}` has token id {id}, ids are below {vocabulary}; build it again")))
     }
 
-    /// Settings that must be the same on all ranks.
+    /// Lines that must be the same on all ranks: settings, dataset, initial weights, version.
     pub(crate) fn identity(&self) -> String {
-        let run = self.settings.run_name(self.fingerprint, self.init);
+        let settings = self.settings.run_name(Hash128::new(0), None);
         let TrainConfig {
             parallel,
             checkpoint,
@@ -298,8 +303,10 @@ impl RunPlan {
         let (bytes, shares) = (parallel.bucket_bytes.bytes(), parallel.shard_optimizer);
         let (every, keep) = (checkpoint.every_steps, checkpoint.keep_every_steps);
         let when = format!("{} {log_every} {every} {keep}", parallel.check_every);
+        let init = self.init.map_or_else(String::new, |hash| hash.to_string());
         format!(
-            "{run} {bytes} {shares} {when} {}",
+            "{settings} {bytes} {shares} {when}\n{}\n{init}\n{}",
+            self.fingerprint,
             env!("CARGO_PKG_VERSION")
         )
     }

@@ -293,6 +293,11 @@ impl Batch {
             .map(|row| row - self.own.start)
     }
 
+    /// Number of rows that hold the beginning of a document that is longer than a row.
+    pub(crate) fn truncated(&self) -> usize {
+        self.filled.iter().map(Filled::truncated).sum()
+    }
+
     /// State to resume from after this batch with [`Loader::epoch`](crate::Loader::epoch). The same
     /// on every rank.
     #[must_use]

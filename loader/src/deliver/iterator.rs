@@ -317,6 +317,7 @@ impl EpochBatches {
                     batch.bytes() as u64,
                     substituted as u64,
                 );
+                meters.truncated_documents.add(batch.truncated() as u64);
                 self.last = Some(if self.remaining() == 0 {
                     self.give_ring();
                     self.engine.next_epoch(batch.state())

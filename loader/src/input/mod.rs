@@ -199,6 +199,16 @@ impl OpenedSplit {
         self.warnings.add(text);
     }
 
+    /// Warns of documents that are longer than rows of `length` ids.
+    pub(crate) fn warn_of_truncated(&self, rows: &BlockRows, length: u32) {
+        let BlockRows::Tokens(documents) = rows else {
+            return;
+        };
+        let is_longer = |row: &usize| documents.document(*row).len() > length as usize;
+        let count = (0..documents.keys.len()).filter(is_longer).count();
+        self.warnings.add_truncated(length, count as u64);
+    }
+
     /// Number of warnings.
     pub(crate) fn warning_count(&self) -> usize {
         self.warnings.count()

@@ -45,6 +45,19 @@ impl Warnings {
         }
     }
 
+    /// Adds that documents are truncated to rows of `length` ids, once.
+    pub(super) fn add_truncated(&self, length: u32, count: u64) {
+        if count > 0 {
+            self.add_once(
+                "documents are truncated to `tokens.length`",
+                &format!(
+                    ", which is `{length}`: `{count}` in the first block that has such; raise it, or use the layout `packed`, \
+                     which leaves no ids out; `truncated_documents` of the metrics counts those handed out"
+                ),
+            );
+        }
+    }
+
     /// All of them so far.
     pub(crate) fn list(&self) -> Vec<String> {
         self.lock().clone()

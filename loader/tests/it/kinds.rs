@@ -60,7 +60,21 @@ async fn a_row_is_a_document_cut_at_the_length() {
             }
         }
         assert_eq!(seen.len() as u64, DOCUMENTS);
+        let is_longer = |sample: &u64| document(*sample, VOCABULARY).len() > 12;
+        let longer = (0..DOCUMENTS).filter(is_longer).count() as u64;
+        assert!((1..DOCUMENTS).contains(&longer), "{longer}");
+        assert_eq!(loader.metrics().truncated_documents, longer);
+        let warnings = loader.warnings();
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}")
+        };
+        assert!(warning.contains("documents are truncated to `tokens.length`, which is `12`"));
     }
+    let settings = with_tokens(1 << 10, TokenLayout::Documents);
+    let fits = open(&tokens(TokenType::U16).await, &settings).await;
+    assert_eq!(fits.batches().unwrap().map(Result::unwrap).count(), 22);
+    assert_eq!(fits.metrics().truncated_documents, 0);
+    assert_eq!(fits.warnings(), [""; 0]);
 }
 
 #[tokio::test]

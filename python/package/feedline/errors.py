@@ -34,7 +34,7 @@ class ReadError(Error, OSError):
 
 
 class StalledError(Error, TimeoutError):
-    """No batch came for `stall_timeout_s`; the text says which rank waited for what."""
+    """No batch came for `stall_timeout_s`, or the dataset did not open; the text says which rank waited for what."""
 
 
 class BatchesHeldError(Error, RuntimeError):

@@ -101,10 +101,10 @@ class Loader:
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
             documents to a row, default true) and `"padding_id"` (default 0). Instead of `"pack"`, `"layout"` is `"packed"`,
-            `"documents"` (one to a row; ids beyond `length` are left out, of shards with a warning that counts such
-            documents), `"stream"` (all documents one after the other, cut anywhere; rows overlap by one id) or `"filled"` (a
-            stream that separates documents). Where a batch has no `segments`, give a `padding_id` that is no token's, to
-            find the padding.
+            `"documents"` (one to a row; ids beyond `length` are left out, with a warning, and
+            `metrics()["truncated_documents"]` counts the documents), `"stream"` (all documents one after the other, cut
+            anywhere; rows overlap by one id) or `"filled"` (a stream that separates documents). Where a batch has no
+            `segments`, give a `padding_id` that is no token's, to find the padding.
         class_balance: how often each class comes, whatever its share of the rows: `"equal"`, or a list of weights, one for
             each class in the order of their ids. A part of the order. By default each row comes once in an epoch.
         weights: for a list of datasets, how much of each the mixture has; by default as much as it has samples. They may be
@@ -118,10 +118,10 @@ class Loader:
         cache_dir, cache_bytes: a folder on a local disk that keeps what was read from a remote store, and most bytes of it, at
             least two shuffle windows. Ranks and jobs may share it.
         fetch: how blocks are requested, a dict with any of `"deadline_s"` (default 300: a block that is late by this long ends the
-            iteration; opening the dataset has the limits of its store instead), `"hedge_permille"` (45: most second requests for
-            what is late, in thousandths of all), `"hedge_least_s"`,
-            `"attempt_least_s"`, `"attempt_most_s"`, `"least_bytes_per_second"`, `"progress_window_s"`, `"backoff_s"`,
-            `"backoff_most_s"` and `"local_threads"`.
+            iteration; opening the dataset has the limits of its store and `stall_timeout_s`), `"hedge_permille"` (45: most
+            second requests for what is late, in thousandths of all), `"hedge_least_s"`, `"attempt_least_s"`,
+            `"attempt_most_s"`, `"least_bytes_per_second"`, `"progress_window_s"`, `"backoff_s"`, `"backoff_most_s"` and
+            `"local_threads"`.
         format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
         columns: for formats other than our own, which columns are read, by what they are used as: a dict with any of
             `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
@@ -143,8 +143,8 @@ class Loader:
             more, up to 64 that take 4 MiB together. All but one may be held by the program; what is held beyond that is copied, once with a warning.
         threads: most threads that fill batches, one for each processor by default.
         reads: most reads under way at one time.
-        stall_timeout_s: seconds after which waiting for a batch raises `StalledError`; `math.inf` for no limit. Default
-            600.
+        stall_timeout_s: seconds after which waiting for a batch, or for the dataset to open, raises `StalledError`;
+            `math.inf` for no limit. Default 600.
         max_bad_fraction: most samples that may be replaced by others because they, or their blocks, are damaged, as a share of
             the split. The first is a `UserWarning`, and `Batch.substituted` has the rows; beyond, there is a `DataError`. Each
             rank counts those that it has read, as a share of the whole split. Default 0.001; `0` refuses any.

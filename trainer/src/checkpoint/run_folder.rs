@@ -34,6 +34,9 @@ const INCOMPLETE: &[u8] = b".tmp-";
 /// Interval at which a wait for the store checks the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Looks at a locked folder before it counts as another run's.
+const LOCK_LOOKS: u32 = 20;
+
 /// Starts the runtime that storage and loader do their I/O on. It has a worker of its own, so that
 /// reads continue while the training thread computes.
 ///
@@ -165,8 +168,11 @@ impl RunFolder {
             return Ok(None);
         };
         let mut locked = folder.try_lock();
-        if matches!(locked, Err(TryLockError::WouldBlock)) {
-            // A list of runs that looks at this moment holds it for an instant.
+        for _ in 0..LOCK_LOOKS {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            // A list of runs that looks at this moment holds it for an instant, longer on a busy machine.
             self.pause(LOOK_EVERY);
             locked = folder.try_lock();
         }

@@ -56,6 +56,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
             loss_sum,
             unsmoothed_sum: None,
             weight: 3.0,
+            updates_before: Some(4),
         },
         guard: Default::default(),
     })

@@ -8,6 +8,8 @@
 mod collectives;
 mod frame;
 mod group;
+mod hello;
+mod identity;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;

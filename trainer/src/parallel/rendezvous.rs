@@ -3,7 +3,8 @@
 //! Rank 0 listens on the address that all know. Every other rank opens a listener of its own,
 //! connects and sends a [`Hello`]; when all have come, rank 0 sends each the addresses of all. Then
 //! each connects to the ranks between rank 0 and itself, with the same hello, and is connected to
-//! by those above it. A process that does not belong is refused with a reason.
+//! by those above it. A process that does not belong is refused with a reason. If it is a rank of
+//! this training that was started otherwise, rank 0 ends, and so do the ranks that it hears of.
 //!
 //! When an agent listens on that address itself, as torchrun's does, rank 0 listens on the first
 //! free one of [`CANDIDATES`] ports that follow from the address's port and the id of the job. The
@@ -39,16 +40,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     RankPlace,
     collectives::Ranks,
+    hello::{HELLO_BYTES, Hello, RankRefusal},
+    identity::JobIdentity,
     recv_queue::Patience,
-    resume_code::{resume_code, started_otherwise},
+    resume_code::resume_code,
     secret::{JobSecret, NONCE_BYTES},
     status::Status,
     tcp::{self, narrow},
 };
 use crate::{error::Error, resume::Resume};
-
-/// First bytes of a hello; the last two are the version of all that follows.
-pub(super) const MAGIC: [u8; 8] = *b"FLRANK01";
 
 /// Longest accepted text of a response.
 const TEXT_MAX: u32 = 1 << 20;
@@ -58,6 +58,9 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Time limit of a connection for its hello, and for the proof that it knows the secret.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Time within which the other ranks are refused too, once one does not belong.
+const OTHERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections whose hellos are read concurrently; more wait in the system's queue.
 const GREETED: usize = 1024;
@@ -96,80 +99,6 @@ pub(super) struct Rendezvous {
     pub(super) resume: Resume,
 }
 
-/// First 32 bytes of a connection, little-endian: magic, world size, rank, listener port, 1 with a
-/// secret (1 byte), handling of checkpoints (1 byte, [`resume_code`]), zeros (4 bytes), and a hash of
-/// what all ranks must share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hello {
-    place: RankPlace,
-    port: u16,
-    has_secret: bool,
-    resume: u8,
-    identity: u64,
-}
-
-impl Hello {
-    fn to_bytes(self) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&narrow(self.place.world).to_le_bytes());
-        bytes[12..16].copy_from_slice(&narrow(self.place.rank).to_le_bytes());
-        bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
-        bytes[18] = self.has_secret.into();
-        bytes[19] = self.resume;
-        bytes[24..].copy_from_slice(&self.identity.to_le_bytes());
-        bytes
-    }
-
-    /// Parses another rank's hello; the error says why it is no rank of ours.
-    fn read(self, bytes: &[u8; 32]) -> Result<Self, String> {
-        let (words, _) = bytes.as_chunks::<4>();
-        let word = |at: usize| u32::from_le_bytes(words[at]);
-        let other = Self {
-            place: RankPlace {
-                rank: word(3) as usize,
-                world: word(2) as usize,
-            },
-            port: u16::from_le_bytes([bytes[16], bytes[17]]),
-            has_secret: bytes[18] == 1,
-            resume: bytes[19],
-            identity: u64::from(word(7)) << 32 | u64::from(word(6)),
-        };
-        let (found, world) = (other.place.world, self.place.world);
-        let rank = other.place.rank;
-        if bytes[..8] != MAGIC {
-            return Err("it is no rank of this version of feedline".into());
-        }
-        if found != world {
-            return Err(format!(
-                "it is one of {found} ranks, rank 0 of {world}; start all with one `WORLD_SIZE`"
-            ));
-        }
-        if rank >= world {
-            return Err(format!("it says to be rank {rank} of {world}"));
-        }
-        if other.has_secret != self.has_secret {
-            return Err(format!(
-                "rank {rank} and this one do not both have a secret; give all ranks the same `FEEDLINE_JOB_SECRET`, or none"
-            ));
-        }
-        if other.identity != self.identity {
-            return Err(another(rank));
-        }
-        if other.resume != self.resume {
-            return Err(started_otherwise(rank, other.resume, self.resume));
-        }
-        Ok(other)
-    }
-}
-
-/// Reason that a rank does not belong to rank 0.
-pub(super) fn another(rank: usize) -> String {
-    format!(
-        "rank {rank} has another configuration, dataset or version of feedline than rank 0; start all with the same"
-    )
-}
-
 /// The connections there are so far.
 #[derive(Debug)]
 struct Guests {
@@ -179,7 +108,14 @@ struct Guests {
     listening: Vec<Option<SocketAddr>>,
     /// Reason that a process was refused.
     refused: Option<String>,
+    /// Ranks that rank 0 has refused, as they were started otherwise.
+    gone: Vec<bool>,
+    /// Reason that the first of these was refused, which ends the rendezvous.
+    differs: Option<String>,
 }
+
+/// Hello of a connection, or the refusal of its process; `None` where it sent nothing that could be one.
+type HeardHello = Option<(TcpStream, SocketAddr, Result<Hello, RankRefusal>)>;
 
 impl Rendezvous {
     /// Meets the other ranks, which must have the same `identity`, within `limit`.
@@ -201,12 +137,14 @@ impl Rendezvous {
             port: 0,
             has_secret: self.secret.is_some(),
             resume: resume_code(self.resume),
-            identity: xxh3_64(format!("{identity}{job}").as_bytes()),
+            identity: JobIdentity::new(identity, job),
         };
         let mut guests = Guests {
             streams: (0..world).map(|_| None).collect(),
             listening: vec![None; world],
             refused: None,
+            gone: vec![false; world],
+            differs: None,
         };
         let met = runtime.block_on(async {
             tokio::select! {
@@ -412,35 +350,39 @@ async fn hear(
     stream: &mut TcpStream,
     hello: Hello,
     secret: Option<&JobSecret>,
-) -> Option<Result<Hello, String>> {
-    let mut bytes = [0; 32];
+) -> Option<Result<Hello, RankRefusal>> {
+    let mut bytes = [0; HELLO_BYTES];
     stream.read_exact(&mut bytes).await.ok()?;
-    let other = match hello.read(&bytes) {
-        Ok(other) => other,
-        Err(reason) => return Some(Err(reason)),
+    let other = hello.read(&bytes);
+    let rank = match &other {
+        Ok(other) => Some(other.place.rank),
+        Err(refusal) => refusal.rank,
     };
-    let Some(secret) = secret else {
-        return Some(Ok(other));
+    // A refused rank ends the others' wait: it, too, has to know the secret.
+    let (Some(secret), Some(rank)) = (secret, rank) else {
+        return Some(other);
     };
     let nonce = match secret.nonce() {
         Ok(nonce) => nonce,
-        Err(reason) => return Some(Err(reason)),
+        Err(reason) => return Some(Err(RankRefusal::of_stranger(reason))),
     };
     send_answer(stream, PROVE, &nonce).await.ok()?;
     let mut proof = [0; NONCE_BYTES];
     stream.read_exact(&mut proof).await.ok()?;
     Some(if secret.is_proof(&nonce, &bytes, &proof) {
-        Ok(other)
+        other
     } else {
-        Err(format!(
-            "rank {} does not know the secret; give all ranks the same `FEEDLINE_JOB_SECRET`",
-            other.place.rank
-        ))
+        Err(RankRefusal::of_stranger(format!(
+            "rank {rank} does not know the secret; give all ranks the same `FEEDLINE_JOB_SECRET`"
+        )))
     })
 }
 
 impl Guests {
     /// Waits until all ranks from `first` on are connected.
+    ///
+    /// # Errors
+    /// Reason that a rank does not belong; rank 0 sends it to all that come.
     async fn receive(
         &mut self,
         listener: &TcpListener,
@@ -449,7 +391,29 @@ impl Guests {
         secret: Option<&JobSecret>,
     ) -> Result<(), String> {
         let mut greeted = JoinSet::new();
-        while self.streams[first..].iter().any(Option::is_none) {
+        let from = (listener, hello, first, secret);
+        self.receive_while(|guests| guests.differs.is_none(), from, &mut greeted)
+            .await;
+        let Some(reason) = self.differs.clone() else {
+            return Ok(());
+        };
+        let rest = self.receive_while(|_| true, from, &mut greeted);
+        timeout(OTHERS_WITHIN, rest).await.ok();
+        for stream in self.streams.iter_mut().flatten() {
+            // The peer may have disconnected already.
+            send_answer(stream, REFUSED, reason.as_bytes()).await.ok();
+        }
+        Err(reason)
+    }
+
+    /// Takes connections until all ranks from `first` on have come, as long as `is_due` says so.
+    async fn receive_while(
+        &mut self,
+        is_due: impl Fn(&Self) -> bool,
+        (listener, hello, first, secret): (&TcpListener, Hello, usize, Option<&JobSecret>),
+        greeted: &mut JoinSet<HeardHello>,
+    ) {
+        while is_due(self) && self.misses_any(first) {
             let accepted = tokio::select! {
                 accepted = listener.accept(), if greeted.len() < GREETED => accepted,
                 Some(heard) = greeted.join_next() => {
@@ -476,7 +440,12 @@ impl Guests {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Returns true if a rank from `first` on has not come.
+    fn misses_any(&self, first: usize) -> bool {
+        let mut ranks = self.streams.iter().zip(&self.gone).skip(first);
+        ranks.any(|(stream, gone)| stream.is_none() && !gone)
     }
 
     /// Accepts a rank that has sent its hello, or refuses it.
@@ -484,7 +453,7 @@ impl Guests {
         &mut self,
         mut stream: TcpStream,
         address: SocketAddr,
-        heard: Result<Hello, String>,
+        heard: Result<Hello, RankRefusal>,
         first: usize,
     ) {
         match heard.and_then(|other| self.check(other, first)) {
@@ -493,23 +462,32 @@ impl Guests {
                 self.listening[rank] = Some(SocketAddr::new(address.ip(), other.port));
                 self.streams[rank] = Some(stream);
             }
-            Err(reason) => {
+            Err(RankRefusal { reason, rank }) => {
                 tracing::warn!(%address, reason, "a process was not taken as a rank");
                 // The peer may have disconnected already.
                 send_answer(&mut stream, REFUSED, reason.as_bytes())
                     .await
                     .ok();
+                // Rank 0 alone decides: the others meet ranks that it has accepted, and strangers.
+                let missing = rank.filter(|rank| {
+                    let is_missing = self.streams.get(*rank).is_some_and(Option::is_none);
+                    first == 1 && *rank >= first && is_missing
+                });
+                if let Some(rank) = missing {
+                    self.gone[rank] = true;
+                    self.differs.get_or_insert_with(|| reason.clone());
+                }
                 self.refused = Some(reason);
             }
         }
     }
 
-    fn check(&self, other: Hello, first: usize) -> Result<Hello, String> {
+    fn check(&self, other: Hello, first: usize) -> Result<Hello, RankRefusal> {
         let rank = other.place.rank;
         if rank < first || self.streams[rank].is_some() {
-            return Err(format!(
+            return Err(RankRefusal::of_stranger(format!(
                 "there is a rank {rank} already; give each process a `RANK` of its own"
-            ));
+            )));
         }
         Ok(other)
     }
@@ -541,11 +519,19 @@ impl Guests {
 /// Connects, however long it takes.
 async fn reach(address: &str) -> TcpStream {
     loop {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return stream,
-            Err(_) => sleep(RETRY).await,
+        let stream = TcpStream::connect(address).await.ok();
+        if let Some(stream) = stream.filter(|stream| !is_to_itself(stream)) {
+            return stream;
         }
+        sleep(RETRY).await;
     }
+}
+
+/// Returns true for a connection from a socket to itself: while nothing listens on a port, the system
+/// may choose that port for the connection to it.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
+    ends.is_some_and(|(own, peer)| own == peer)
 }
 
 async fn send_answer(stream: &mut TcpStream, kind: u8, text: &[u8]) -> io::Result<()> {
@@ -579,4 +565,26 @@ async fn answer(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), Denial> {
 
 fn text(error: io::Error) -> String {
     error.to_string()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::net::TcpSocket;
+
+    use super::*;
+    use crate::checkpoint::run_folder::runtime;
+
+    #[test]
+    fn a_socket_that_is_connected_to_itself_is_no_rank() {
+        runtime().unwrap().block_on(async {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(any).unwrap();
+            let own = socket.local_addr().unwrap();
+            assert!(is_to_itself(&socket.connect(own).await.unwrap()));
+            let listener = TcpListener::bind(any).await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+            assert!(!is_to_itself(&stream.unwrap()));
+        });
+    }
 }

@@ -31,19 +31,19 @@ impl JobSecret {
     }
 
     /// Computes the proof that the sender of `hello` knows the secret, for the challenge `nonce`.
-    pub(super) fn prove(&self, nonce: &[u8], hello: &[u8; 32]) -> Vec<u8> {
+    pub(super) fn prove(&self, nonce: &[u8], hello: &[u8]) -> Vec<u8> {
         hmac::sign(&self.0, &message(nonce, hello))
             .as_ref()
             .to_vec()
     }
 
     /// Returns whether [`prove`](Self::prove) with the same secret gives `proof`.
-    pub(super) fn is_proof(&self, nonce: &[u8], hello: &[u8; 32], proof: &[u8]) -> bool {
+    pub(super) fn is_proof(&self, nonce: &[u8], hello: &[u8], proof: &[u8]) -> bool {
         hmac::verify(&self.0, &message(nonce, hello), proof).is_ok()
     }
 }
 
-fn message(nonce: &[u8], hello: &[u8; 32]) -> Vec<u8> {
+fn message(nonce: &[u8], hello: &[u8]) -> Vec<u8> {
     [b"feedline rank", nonce, hello].concat()
 }
 
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_proof_holds_for_its_secret_its_challenge_and_its_hello_alone() {
         let [own, other] = ["a secret", "another"].map(JobSecret::new);
-        let (nonce, hello) = (own.nonce().unwrap(), [7; 32]);
+        let (nonce, hello) = (own.nonce().unwrap(), [7_u8; 32]);
         let proof = own.prove(&nonce, &hello);
         assert_eq!(proof.len(), NONCE_BYTES);
         assert!(own.is_proof(&nonce, &hello, &proof));

@@ -283,9 +283,15 @@ impl<D: Data> TrainSession<'_, D> {
         };
         let improved = self.remember(&validation);
         // Weights that no step has moved say nothing of the learning rate.
-        if !self.position.has_only_dropped() {
+        if self.position.has_moved_in_epoch() {
             self.schedule
                 .measured(validation.loss(), &mut self.position.plateau);
+        } else {
+            tracing::warn!(
+                epoch = self.position.epoch.next().get(),
+                key = "train.patience",
+                "all steps of the epoch were left out: it does not count for `patience`"
+            );
         }
         let best = self.position.early_stopping.best.clone();
         self.watch.tracker.change().best = best;
@@ -300,7 +306,10 @@ impl<D: Data> TrainSession<'_, D> {
             quarantined: Some(self.data.quarantined()).filter(|samples| *samples > 0),
             validation: prefixed(validation.metrics()),
         };
-        position.running = RunningLoss::default();
+        position.running = RunningLoss {
+            updates_before: Some(position.updates()),
+            ..RunningLoss::default()
+        };
         position.epoch = position.epoch.next();
         position.loader = LoaderState {
             epoch: position.epoch,
@@ -317,7 +326,7 @@ impl<D: Data> TrainSession<'_, D> {
 
     /// Keeps the weights when they are the best so far.
     fn remember(&mut self, validation: &Evaluation) -> bool {
-        let has_only_dropped = self.position.has_only_dropped();
+        let has_moved = self.position.has_moved_in_epoch();
         let state = &mut self.position.early_stopping;
         let loss = validation.loss();
         let improved = state.best.as_ref().is_none_or(|best| loss < best.loss);
@@ -334,7 +343,7 @@ impl<D: Data> TrainSession<'_, D> {
             });
             state.evaluations_since_best = 0;
             self.best = Some(Numbers::new(self.weights().to_vec()));
-        } else if !has_only_dropped {
+        } else if has_moved {
             // An epoch whose steps were all left out could not improve it.
             state.evaluations_since_best += 1;
         }

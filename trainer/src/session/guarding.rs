@@ -128,6 +128,8 @@ impl<D: Data> TrainSession<'_, D> {
             return Err(diverged());
         };
         self.position.guard = loss_guard::went_back(&self.position.guard, then, to, step);
+        // The number of updates has fallen: equal numbers would no longer mean equal weights.
+        self.position.running.updates_before = None;
         let (from, back) = (step.get(), to.get());
         tracing::error!(
             from,

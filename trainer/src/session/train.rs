@@ -93,12 +93,7 @@ pub(crate) fn train_opened(
     training.prepare_first_batches();
     let model = training.build_model(build)?;
     let ranks = training.join_ranks(&model.engine)?;
-    let lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
-    if let Some(Some(_)) = &lock {
-        opened.folder.remove_incomplete();
-    }
-    let _page = training.serve_metrics(&ranks)?;
-    let report = training.train_on(&ranks, model);
+    let report = training.train_locked(&ranks, model);
     if let Err(error) = &report {
         ranks.abort(error);
     }
@@ -213,6 +208,21 @@ impl OpenedTraining<'_> {
             .filter(|_| ranks.leads())
             .map(|address| MetricsPage::serve(runtime, address, Arc::clone(self.tracker)))
             .transpose()
+    }
+
+    /// As [`train_on`](Self::train_on), with the folder locked and the metrics served by the rank that writes them.
+    fn train_locked(
+        &self,
+        ranks: &Ranks,
+        model: UntrainedModel,
+    ) -> Result<Option<TrainReport>, Error> {
+        let folder = &self.opened.folder;
+        let lock = ranks.leads().then(|| folder.lock()).transpose()?;
+        if let Some(Some(_)) = &lock {
+            folder.remove_incomplete();
+        }
+        let _page = self.serve_metrics(ranks)?;
+        self.train_on(ranks, model)
     }
 
     /// Trains the model together with the other ranks.

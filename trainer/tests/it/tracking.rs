@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64},
     },
+    thread,
 };
 
 use feedline_schemas::{
@@ -18,7 +19,8 @@ use feedline_schemas::{
     run::{RunRecord, RunState},
 };
 use feedline_storage::Store;
-use feedline_trainer::{Context, Resume, train};
+use feedline_testkit::free_port::free_port;
+use feedline_trainer::{Context, Group, Resume, train};
 
 use crate::{
     dataset::Kind,
@@ -136,7 +138,7 @@ impl Progress for AskAt {
 
 #[test]
 fn the_numbers_of_a_running_training_are_served_and_a_taken_port_is_refused_before_it_starts() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", free_port())).unwrap();
     let address = listener.local_addr().unwrap();
     let config = TrainConfig {
         metrics_listen: Some(address.to_string()),
@@ -176,4 +178,35 @@ fn the_numbers_of_a_running_training_are_served_and_a_taken_port_is_refused_befo
         TcpStream::connect(address).is_err(),
         "the page is gone with the run"
     );
+}
+
+#[test]
+fn all_ranks_report_why_the_first_one_could_not_begin() {
+    let taken = TcpListener::bind(("127.0.0.1", free_port())).unwrap();
+    let config = &TrainConfig {
+        metrics_listen: Some(taken.local_addr().unwrap().to_string()),
+        ..config()
+    };
+    let base = &context(Kind::Regression);
+    let errors: Vec<String> = thread::scope(|scope| {
+        let on_one = |group| {
+            scope.spawn(move || {
+                let context = Context {
+                    group,
+                    ..base.clone()
+                };
+                let error = train(config, Resume::Fresh, &context).unwrap_err();
+                error.to_string()
+            })
+        };
+        let threads: Vec<_> = Group::threads(2).into_iter().map(on_one).collect();
+        let threads = threads.into_iter();
+        threads.map(|thread| thread.join().unwrap()).collect()
+    });
+    for error in errors {
+        assert!(
+            error.contains("cannot use `train.metrics_listen`"),
+            "{error}"
+        );
+    }
 }

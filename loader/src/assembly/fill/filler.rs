@@ -51,6 +51,8 @@ pub(crate) struct Filled {
     pub(super) places: Vec<WindowPlace>,
     /// Rows of the piece that hold another sample than the order says.
     pub(super) substituted: Vec<usize>,
+    /// Rows that hold the beginning of a longer document.
+    pub(super) truncated: usize,
 }
 
 impl Filler {
@@ -80,6 +82,11 @@ impl Filled {
     /// Rows of the slab that hold another sample than the order says.
     pub(crate) fn substituted(&self) -> impl Iterator<Item = usize> {
         self.substituted.iter().map(|row| self.first + row)
+    }
+
+    /// Number of rows that hold the beginning of a longer document.
+    pub(crate) const fn truncated(&self) -> usize {
+        self.truncated
     }
 
     /// Calls `each` with every row's place in its window and its run.

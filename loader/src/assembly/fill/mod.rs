@@ -29,6 +29,7 @@ impl Filler {
             places: Vec::with_capacity(piece.rows),
             runs,
             substituted: Vec::new(),
+            truncated: 0,
         };
         let columns = piece.columns();
         match self.kind {

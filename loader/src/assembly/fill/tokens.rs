@@ -49,6 +49,7 @@ impl RowsToFill<'_> {
             runs,
             places,
             substituted,
+            truncated,
             ..
         } = filled;
         for run in runs {
@@ -61,6 +62,7 @@ impl RowsToFill<'_> {
                 let rows = tokens(run.window.block(place.block))?;
                 let document = rows.document(place.row as usize);
                 let used = document.len().min(ids.len());
+                *truncated += usize::from(used < document.len());
                 copy(&mut ids[..used], &rows.ids, document.start);
                 ids[used..].fill(self.padding);
             }

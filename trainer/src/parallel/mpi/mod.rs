@@ -16,14 +16,14 @@ use std::{
     time::Duration,
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use self::process::Running;
 use super::{
     collectives::{RankTransport, Ranks},
     frame::FrameKind,
+    hello::MAGIC,
+    identity::JobIdentity,
     recv_queue::{Message, Patience, RankFailure, RecvQueue},
-    rendezvous::{MAGIC, Rendezvous, another},
+    rendezvous::Rendezvous,
     resume_code::{resume_code, started_otherwise},
 };
 use crate::error::Error;
@@ -142,9 +142,9 @@ impl RankTransport for MpiTransport {
 }
 
 /// Bytes of what ranks say first, without their handling of checkpoints.
-const IDENTITY_BYTES: usize = 16;
+const IDENTITY_BYTES: usize = MAGIC.len() + JobIdentity::BYTES;
 
-/// Compares what must be the same on all ranks: 8 bytes that name this version of what ranks say, a hash, and the
+/// Compares what must be the same on all ranks: 8 bytes that name this version of what ranks say, the [`JobIdentity`], and the
 /// [`resume_code`].
 fn hello(
     (identity, resume): (&str, u8),
@@ -152,7 +152,8 @@ fn hello(
     transports: &[Option<Box<dyn RankTransport>>],
     patience: Patience,
 ) -> Result<(), RankFailure> {
-    let mut own = [MAGIC, xxh3_64(identity.as_bytes()).to_le_bytes()].concat();
+    let mut own = MAGIC.to_vec();
+    own.extend(JobIdentity::new(identity, "").to_bytes());
     own.push(resume);
     for (rank, transport) in transports.iter().enumerate() {
         let message = Message {
@@ -176,12 +177,12 @@ fn hello(
             return Err(RankFailure { rank, reason });
         }
         if said != *first {
-            let is_same = said.get(..IDENTITY_BYTES) == first.get(..IDENTITY_BYTES);
-            let codes = said.get(IDENTITY_BYTES).zip(first.get(IDENTITY_BYTES));
-            let reason = match codes.filter(|_| is_same) {
-                Some((code, of_first)) => started_otherwise(rank, *code, *of_first),
-                None => another(rank),
-            };
+            let identities = [&said, &*first].map(|said: &Vec<u8>| {
+                JobIdentity::read(said.get(MAGIC.len()..IDENTITY_BYTES).unwrap_or_default())
+            });
+            let codes = [&said, &*first].map(|said| said.last().copied().unwrap_or_default());
+            let difference = identities[0].difference(identities[1], rank);
+            let reason = difference.unwrap_or_else(|| started_otherwise(rank, codes[0], codes[1]));
             return Err(RankFailure { rank, reason });
         }
     }

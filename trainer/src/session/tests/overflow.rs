@@ -41,6 +41,22 @@ fn steps_that_are_left_out_are_counted_and_named() {
 }
 
 #[test]
+fn a_later_epoch_without_any_update_does_not_count_for_patience() {
+    let mut config = overflowing();
+    config.patience = 1;
+    let scale = config.loss_scale.as_mut().unwrap();
+    // After the four steps of the first epoch the scale is one that no step comes down from.
+    (scale.initial, scale.growth, scale.growth_steps) = (1.0, 2.0_f64.powi(100), 4);
+    let report = train(&config, &regression(64), Resume::Fresh, &Store::memory()).unwrap();
+    assert_eq!((report.dropped_steps, report.steps), (8, 12));
+    assert_eq!((report.epochs, report.stopped_early), (3, None));
+    // Resuming within such an epoch changes nothing.
+    for step in [4, 6, 9] {
+        check_resumed(&config, regression, &[Fault::StopAt(step)]);
+    }
+}
+
+#[test]
 fn a_run_without_any_update_does_not_run_out_of_patience_and_is_an_error() {
     let mut config = hopeless();
     config.patience = 1;
