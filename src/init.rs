@@ -19,10 +19,7 @@ pub(crate) use self::{
     advice::{advice, remedies},
     archive::{lacks_tables, named_texts, texts_in, with_images, with_texts},
     location::{Content, Location, is_data_file},
-    numbers::{
-        NumberFormat, describe_open_numbers, has_decimal_commas, has_grouped_commas,
-        is_number_column, numbers,
-    },
+    numbers::{NumberFormat, describe_open_numbers, has_decimal_commas, is_number_column, numbers},
     pipeline::{Hints, Pagination, source_text, text},
     table::{ColumnRoles, Dropped, has_empty_header},
 };

@@ -19,6 +19,7 @@ mod landed_types;
 mod marked_numbers;
 mod missing_words;
 mod new_column_warnings;
+mod number_evidence;
 mod number_settings;
 mod rounded_digits;
 mod separator_warnings;
@@ -50,7 +51,7 @@ pub(crate) use self::{
     version_numbers::has_open_version,
 };
 pub use self::{
-    inferred::{LargeIntegers, SeparatorSamples},
+    inferred::{LargeIntegers, NumberEvidence, SeparatorSamples},
     type_warnings::is_about_types,
 };
 use crate::record_places::RecordPlaces;

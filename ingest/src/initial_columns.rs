@@ -27,7 +27,7 @@ pub async fn land_columns(
         let reason = "the source has landed already, so it has its own columns";
         return Err(Error::config("name", reason));
     }
-    adopt(config, &mut log).await?;
+    adopt(config, &mut log, &*context.secrets).await?;
     let commit = Commit::of_columns(schema, SourceState::default());
     log.append(commit).await
 }

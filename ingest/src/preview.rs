@@ -28,7 +28,9 @@ use crate::{
     children::tables,
     context::Context,
     error::Error,
-    infer::{DistinctValues, Inferred, LargeIntegers, SeparatorSamples, Survey, Types},
+    infer::{
+        DistinctValues, Inferred, LargeIntegers, NumberEvidence, SeparatorSamples, Survey, Types,
+    },
     run::open,
     settings::choose,
     source::{Page, Source},
@@ -80,6 +82,9 @@ pub struct SourcePreview {
     /// Number of records of earlier runs that have landed or are rejected.
     #[serde(skip)]
     pub landed: u64,
+    /// True if `csv.thousands_separator = "."`, with the decimal comma, reads numbers that land as text.
+    #[serde(skip)]
+    pub has_grouped_commas: bool,
     /// Columns in the order of their first appearance, without lists that land as child tables.
     pub columns: Vec<ColumnPreview>,
     /// Rows of each child table (`contract.children`) in the `decided` records that would land.
@@ -125,6 +130,12 @@ pub struct ColumnPreview {
     /// Cells that show its decimal separator, or leave it open.
     #[serde(skip)]
     pub separators: SeparatorSamples,
+    /// Evidence for the separators of its cells, if its type or its numbers depend on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<NumberEvidence>,
+    /// True for numbers with a decimal comma in some rows and a decimal point in others.
+    #[serde(skip)]
+    pub has_mixed_decimals: bool,
     /// True for strings, other than CSV cells, that are dates or times of ISO 8601.
     #[serde(skip)]
     pub are_times: bool,
@@ -213,7 +224,7 @@ pub async fn preview(
             Err(error @ (Error::Cancelled | Error::Storage(_))) => return Err(error),
             Err(error) => all.push(SourcePreview {
                 source: source.name.to_string(),
-                error: Some(masks.mask(&error.to_string())),
+                error: Some(masks.mask_message(&error.to_string())),
                 ..SourcePreview::default()
             }),
         }
@@ -374,6 +385,8 @@ impl SourcePreview {
                 has_rising_index: survey.has_rising_index(&found.name),
                 number_settings: found.number_settings,
                 separators: found.separators,
+                numbers: found.numbers,
+                has_mixed_decimals: found.has_mixed_decimals,
                 are_times: found.are_times,
                 value_counts: values.and_then(DistinctValues::counts).cloned(),
                 large_integers: found.large_integers,
@@ -382,6 +395,7 @@ impl SourcePreview {
             }
         });
         self.columns = columns.collect();
+        self.has_grouped_commas = inferred.has_grouped_commas;
         let (bad, bad_sample) = survey.bad();
         self.source = config.name.to_string();
         self.rows = survey.rows();

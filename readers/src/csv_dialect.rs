@@ -178,7 +178,8 @@ pub(crate) fn open(
         let named = shown(named);
         return Err(format!(
             "its first line `sep={named}` names the delimiter for spreadsheets and is no header: set `csv.skip_rows = 1` and \
-             `csv.delimiter = \"{named}\"`"
+             `csv.delimiter = \"{named}\"`; both keys are for all files of the source, so where other files have no such line, \
+             remove it from this one, or give the files that have it a `[[source]]` of their own"
         ));
     }
     let mut dialect = Dialect {

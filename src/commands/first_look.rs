@@ -154,7 +154,7 @@ impl<'a> FirstLook<'a> {
         }
         for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
             let is_found = match format {
-                NumberFormat::GroupedComma => init::has_grouped_commas(&preview),
+                NumberFormat::GroupedComma => preview.has_grouped_commas,
                 _ => init::has_decimal_commas(&preview),
             };
             if !is_found {

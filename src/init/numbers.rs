@@ -37,18 +37,6 @@ pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
     keys.any(|code| code == "looks_like_decimal_comma")
 }
 
-/// Returns true if such numbers may have points between thousands.
-pub(crate) fn has_grouped_commas(preview: &SourcePreview) -> bool {
-    let mut warnings = preview.warnings.iter();
-    warnings.any(|warning| {
-        warning.code == "looks_like_decimal_comma"
-            && warning.message.contains("set `csv.")
-            && warning
-                .message
-                .contains("`csv.thousands_separator = \".\"`")
-    })
-}
-
 /// Number of columns of numbers.
 pub(crate) fn numbers(preview: &SourcePreview) -> usize {
     preview.columns.iter().filter(|c| is_number(c)).count()
@@ -63,11 +51,8 @@ pub(crate) fn is_number_column(preview: &SourcePreview, name: &str) -> bool {
 /// Returns true if the texts of column `name` are numbers with a decimal comma in some rows and a decimal point
 /// in others.
 pub(super) fn has_mixed_decimals(name: &str, preview: &SourcePreview) -> bool {
-    let item = format!("`{name}` (");
-    let mut warnings = preview.warnings.iter();
-    warnings.any(|warning| {
-        warning.code == "mixed_decimal_separators" && warning.message.contains(&item)
-    })
+    let mut columns = preview.columns.iter();
+    columns.any(|column| column.name == name && column.has_mixed_decimals)
 }
 
 /// Returns true if some files have a decimal comma and others a decimal point, so that the columns of numbers with
@@ -132,7 +117,8 @@ fn is_number(column: &ColumnPreview) -> bool {
     )
 }
 
-/// Key that reads the text of column `name` as numbers, where a warning of the preview names both.
+/// Key that reads the text of column `name` as numbers: that of the warning that names the column, and otherwise the
+/// first setting that reads it, since a warning names a few columns only.
 pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> {
     let codes = [
         "looks_like_decimal_comma",
@@ -145,18 +131,51 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
     ];
     let item = format!("`{name}` (");
     let mut warnings = preview.warnings.iter();
-    let warning = warnings.find(|warning| {
-        codes.contains(&warning.code.as_str()) && warning.message.contains(&item)
-    })?;
-    let key = warning.key.as_deref()?;
-    Some(key.replace("<name>", name))
+    let warning = warnings
+        .find(|warning| codes.contains(&warning.code.as_str()) && warning.message.contains(&item));
+    let key = warning.and_then(|warning| warning.key.as_deref());
+    key.map(|key| key.replace("<name>", name)).or_else(|| {
+        let mut columns = preview.columns.iter();
+        let column = columns.find(|column| column.name == name)?;
+        let (key, _) = column.number_settings.first()?.split_once(" = ")?;
+        Some(format!("csv.{key}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use feedline_ingest::SeparatorSamples;
+    use feedline_schemas::report::Warning;
 
     use super::*;
+
+    #[test]
+    fn a_column_that_a_warning_only_counts_has_the_key_of_its_settings() {
+        let column = |name: &str, setting: Option<&str>| ColumnPreview {
+            name: name.to_owned(),
+            number_settings: setting.map(str::to_owned).into_iter().collect(),
+            ..ColumnPreview::default()
+        };
+        let message = "`a` (`0042`) and 6 more columns: numbers";
+        let preview = SourcePreview {
+            columns: vec![
+                column("a", Some("currency = \"$\"")),
+                column("f", Some("thousands_separator = \",\"")),
+                column("g", None),
+            ],
+            warnings: vec![
+                Warning::new("leading_zeros", message).with_key("contract.column.<name>.type"),
+            ],
+            ..SourcePreview::default()
+        };
+        let keys = ["a", "f", "g", "h"].map(|name| number_key(name, &preview));
+        let keys = keys.each_ref().map(Option::as_deref);
+        let set = "csv.thousands_separator";
+        assert_eq!(
+            keys,
+            [Some("contract.column.a.type"), Some(set), None, None]
+        );
+    }
 
     #[test]
     fn numbers_with_either_separator_are_named_with_the_column_that_decides_it() {

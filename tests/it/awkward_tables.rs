@@ -278,7 +278,9 @@ fn a_first_line_that_names_the_delimiter_is_skipped_by_init_and_refused_elsewher
     assert!(text.contains(keys), "{text}");
     let preview = run(folder, &["preview", "sheet.csv"]);
     let shown = format!("{}{}", preview.stdout, preview.stderr);
-    assert!(shown.contains("set `csv.skip_rows = 1`"), "{preview:#?}");
+    for part in ["set `csv.skip_rows = 1`", "a `[[source]]` of their own"] {
+        assert!(shown.contains(part), "{part}: {preview:#?}");
+    }
 }
 
 #[test]

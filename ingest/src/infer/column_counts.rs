@@ -17,7 +17,7 @@ use super::{
     distinct_values::DistinctValues,
     inferred::{FoundColumn, LargeIntegers, SeparatorSamples},
     kind::{KINDS, Kind},
-    marked_numbers::MarkedNumbers,
+    marked_numbers::{MarkedNumbers, SignedCells},
     text_times::TextTimes,
     version_numbers::VersionNumbers,
 };
@@ -29,7 +29,7 @@ use crate::{
 /// Sample values per kind for messages.
 const SAMPLES: usize = 3;
 /// Maximum characters of a sample value.
-const SHOWN: usize = 40;
+pub(super) const SHOWN: usize = 40;
 /// Largest width; greater ones are counted as it.
 const WIDEST: usize = 63;
 
@@ -75,6 +75,8 @@ pub(super) struct ColumnCounts {
     pub(super) decimal_signs: DecimalSigns,
     /// Its numbers with marks that no default of `csv` reads.
     pub(super) marked_numbers: MarkedNumbers,
+    /// Its numbers with other signs than separators.
+    pub(super) signed_cells: SignedCells,
     /// Its strings, other than cells, that are times.
     pub(super) text_times: TextTimes,
     /// Its numbers, if it decides which row of a key is the latest.
@@ -120,10 +122,9 @@ impl ColumnCounts {
                 let number = text.trim().strip_suffix('%');
                 let is_read = number.is_none_or(|number| format.number(number).is_some());
                 self.other_percents += u64::from(kind == Kind::Percent && !is_read);
-                self.decimal_signs.add(kind, text.trim());
-                if kind == Kind::Text {
-                    self.marked_numbers.add(text.trim());
-                }
+                self.decimal_signs.add(kind, text.trim(), record);
+                let is_marked = kind == Kind::Text && self.marked_numbers.add(text.trim());
+                self.signed_cells.add(kind, is_marked, text.trim(), record);
                 self.add_cell(kind, text);
             }
             Value::Time(text) => self.keep(kind, text),
@@ -321,6 +322,8 @@ impl ColumnCounts {
             r#type,
             number_settings: Vec::new(),
             separators: SeparatorSamples::default(),
+            numbers: None,
+            has_mixed_decimals: false,
             are_times: false,
             missing: rows.saturating_sub(values) + spelled,
             absent: rows.saturating_sub(values + self.nulls),

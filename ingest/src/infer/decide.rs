@@ -64,6 +64,7 @@ impl ColumnCounts {
                 findings.is_rounded_beyond_decimal |= self.count(Kind::LongWideFloat) > 0;
             }
             self.note_point_groups(rules, findings);
+            self.note_lists(rules, findings);
             return Some(self.note_values(r#type, is_number, rules, findings));
         }
         if is_column_of(self.sum(Kind::is_date)) {

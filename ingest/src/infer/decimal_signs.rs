@@ -114,6 +114,13 @@ pub(super) struct DecimalSigns {
     pub(super) several_groups: [Option<String>; 2],
     /// Cells with several groups behind points.
     pub(super) several_points: u64,
+    /// Cells with several groups behind commas.
+    pub(super) several_commas: u64,
+    /// Cells that are read as numbers and have Indian groups, such as `4,05,638`, and such cells with other groups,
+    /// such as `405,638`. Groups such as those of `5,638` are both and count for none.
+    pub(super) group_systems: [u64; 2],
+    /// First cell of each of them in byte order.
+    pub(super) system_samples: [Option<String>; 2],
     /// Cells with points before groups that are no numbers with the separators of `csv`.
     pub(super) unread_groups: u64,
     /// Numbers without a sign of currency or percent that are none with the separators of `csv`, other than `1,234`.
@@ -121,6 +128,8 @@ pub(super) struct DecimalSigns {
     /// First cell in byte order with a decimal comma, with a decimal point, and with groups behind points
     /// and behind commas.
     pub(super) samples: [Option<String>; 4],
+    /// Numbers of the records of these cells, from 1.
+    pub(super) sample_records: [u64; 4],
     /// Separators of the current file.
     file: FoundSeparators,
     /// Separators that earlier files have without the opposite ones.
@@ -128,8 +137,8 @@ pub(super) struct DecimalSigns {
 }
 
 impl DecimalSigns {
-    /// Counts a cell without spaces around it.
-    pub(super) fn add(&mut self, kind: Kind, text: &str) {
+    /// Counts a cell without spaces around it, in the record with the number `record`, from 1.
+    pub(super) fn add(&mut self, kind: Kind, text: &str, record: u64) {
         if !text.contains([',', '.']) {
             return;
         }
@@ -161,12 +170,21 @@ impl DecimalSigns {
             Separators::CommaGroups => {
                 let [several, _] = &mut self.several_groups;
                 keep_first(several, text, has_several);
+                self.several_commas += u64::from(has_several);
+                if kind.is_number()
+                    && let Some(system) = group_system(text)
+                {
+                    self.group_systems[system] += 1;
+                    keep_first(&mut self.system_samples[system], text, true);
+                }
                 (&mut self.comma_groups, &mut self.file.comma_groups, 3)
             }
         };
         *count += 1;
         *is_in_file += 1;
-        keep_first(&mut self.samples[at], text, true);
+        if keep_first(&mut self.samples[at], text, true) {
+            self.sample_records[at] = record;
+        }
     }
 
     /// Begins the next file.
@@ -221,11 +239,25 @@ impl DecimalSigns {
     }
 }
 
-/// Keeps `text` if it comes before the kept one in byte order and `is_one`.
-fn keep_first(kept: &mut Option<String>, text: &str, is_one: bool) {
-    if is_one && kept.as_deref().is_none_or(|first| text < first) {
+/// Keeps `text` if it comes before the kept one in byte order and `is_one`; returns true if it is kept.
+fn keep_first(kept: &mut Option<String>, text: &str, is_one: bool) -> bool {
+    let is_kept = is_one && kept.as_deref().is_none_or(|first| text < first);
+    if is_kept {
         *kept = Some(text.to_owned());
     }
+    is_kept
+}
+
+/// Index of the system of groups behind commas: 0 for Indian groups, 1 for groups of three; `None` for numbers that
+/// both write alike.
+fn group_system(text: &str) -> Option<usize> {
+    let number = unmarked(text);
+    let number = number.strip_prefix(['-', '+']).unwrap_or(&number);
+    let (first, others) = number.split_once(',')?;
+    if are_indian_groups(number) {
+        return Some(0);
+    }
+    (first.len() == 3 || others.contains(',')).then_some(1)
 }
 
 /// Kinds of numbers with spaces or other signs.

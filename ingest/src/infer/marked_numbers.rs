@@ -3,6 +3,8 @@
 
 use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat};
 
+use super::{decimal_signs::MARKED, kind::Kind};
+
 /// Apostrophes between thousands: those of keyboards and of typography.
 pub(super) const APOSTROPHES: [char; 2] = ['\'', '\u{2019}'];
 /// Codes of currencies in front of amounts or behind them.
@@ -16,39 +18,79 @@ const CURRENCY_CODES: [&str; 22] = [
 pub(super) struct MarkedNumbers {
     /// Cells with each of the apostrophes and without other marks.
     apostrophes: [u64; 2],
-    /// Cells with the code of a currency or in parentheses.
+    /// Cells with the code of a currency, or in parentheses with a separator.
     amounts: u64,
+    /// Digits in parentheses: negative numbers, or marks of footnotes such as `(1)`.
+    in_parentheses: u64,
     /// The first of all of them in byte order.
     pub(super) sample: Option<String>,
 }
 
 impl MarkedNumbers {
-    /// Counts a text without spaces around it.
-    pub(super) fn add(&mut self, text: &str) {
+    /// Counts a text without spaces around it; returns false if it has no such marks.
+    pub(super) fn add(&mut self, text: &str) -> bool {
         let mut signs = APOSTROPHES.into_iter().zip(&mut self.apostrophes);
         if let Some((_, count)) = signs.find(|(sign, _)| is_number(text, *sign)) {
             *count += 1;
+        } else if are_digits_in_parentheses(text) {
+            self.in_parentheses += 1;
         } else if is_amount(text) {
             self.amounts += 1;
         } else {
-            return;
+            return false;
         }
         if self.sample.as_deref().is_none_or(|first| text < first) {
             self.sample = Some(text.to_owned());
         }
+        true
     }
 
-    /// Number of such cells.
-    pub(super) fn count(&self) -> u64 {
-        self.apostrophes.iter().sum::<u64>() + self.amounts
+    /// Number of such cells in a column with `others` numbers. Digits in parentheses are numbers beside other
+    /// numbers only: alone, they are marks of footnotes.
+    pub(super) fn count(&self, others: u64) -> u64 {
+        let certain = self.apostrophes.iter().sum::<u64>() + self.amounts;
+        match certain + others {
+            0 => 0,
+            _ => certain + self.in_parentheses,
+        }
     }
 
     /// Thousands separator that reads all of them; `None` if there is none.
     pub(super) const fn separator(&self) -> Option<char> {
-        match (self.apostrophes, self.amounts) {
+        match (self.apostrophes, self.amounts + self.in_parentheses) {
             ([straight, 0], 0) if straight > 0 => Some(APOSTROPHES[0]),
             ([0, curved], 0) if curved > 0 => Some(APOSTROPHES[1]),
             _ => None,
+        }
+    }
+}
+
+/// Cells with spaces, apostrophes, and signs or codes of currencies and percent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SignedCells {
+    pub(super) count: u64,
+    /// The first of them in byte order, and the number of its record, from 1.
+    pub(super) sample: Option<(String, u64)>,
+}
+
+impl SignedCells {
+    /// Counts a cell without spaces around it if it has such signs. `is_marked` is true for a text that is a number
+    /// with a mark.
+    pub(super) fn add(&mut self, kind: Kind, is_marked: bool, text: &str, record: u64) {
+        let is_plain = |byte: u8| byte.is_ascii_digit() || b"+-.,eE".contains(&byte);
+        let is_signed = is_marked
+            || MARKED.contains(&kind)
+            || (kind.is_number() && !text.bytes().all(is_plain));
+        if !is_signed {
+            return;
+        }
+        self.count += 1;
+        if self
+            .sample
+            .as_ref()
+            .is_none_or(|(first, _)| text < first.as_str())
+        {
+            self.sample = Some((text.to_owned(), record));
         }
     }
 }
@@ -65,6 +107,15 @@ fn is_read(text: &str, sign: char) -> bool {
         ..CsvConfig::default()
     };
     CellFormat::new(&csv).number(text).is_some()
+}
+
+/// Returns true for digits in parentheses.
+fn are_digits_in_parentheses(text: &str) -> bool {
+    let inside = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    inside.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(is_digit))
 }
 
 /// Returns true for a number with the code of a currency or in parentheses.
@@ -88,9 +139,9 @@ fn is_amount(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use feedline_readers::{record::Record, value::Value};
-    use feedline_schemas::config::PaginationKind;
+    use feedline_schemas::config::{ColumnContract, DeclaredType, PaginationKind, SourceConfig};
 
-    use crate::infer::{Inferred, Survey};
+    use crate::infer::{Inferred, Survey, has_open_columns};
 
     fn infer(cells: &[&str]) -> Inferred {
         let config = crate::testing::config("http://h/", PaginationKind::Page);
@@ -114,6 +165,8 @@ mod tests {
             (&["CHF 7'810.35"], "coded_amounts", query),
             (&["EUR 779.99", "5,243.64 EUR"], "coded_amounts", query),
             (&["(3,220.01)", "3,213.46"], "coded_amounts", query),
+            (&["(3,220.01)", "(5)"], "coded_amounts", query),
+            (&["(500)", "1200", "800"], "coded_amounts", query),
         ] {
             let found = infer(cells);
             let [warning] = &found.warnings[..] else {
@@ -127,5 +180,45 @@ mod tests {
         for cells in [["7'81", "rock'n'roll"], ["(a)", "b"], ["SKU 12", "TOP 5"]] {
             assert_eq!(infer(&cells).warnings, [], "{cells:?}");
         }
+    }
+
+    #[test]
+    fn marks_of_footnotes_are_no_amounts() {
+        for cells in [
+            &["(1)", "(2)", "(3)"][..],
+            &["(1)", "(a)"],
+            &["(10)"],
+            &["()", "(1) (2)"],
+        ] {
+            assert_eq!(infer(cells).warnings, [], "{cells:?}");
+        }
+    }
+
+    #[test]
+    fn the_advice_about_coded_amounts_silences_its_warning() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        let survey_of = |config: &SourceConfig| {
+            let mut survey = Survey::new(config);
+            for cell in ["EUR 779.99", "(3,220.01)"] {
+                let entries = vec![("x".to_owned(), Value::Cell(cell.to_owned()))];
+                survey.add(&Record::Value(Value::Object(entries)));
+            }
+            survey.infer(config).warnings
+        };
+        let warnings = survey_of(&config);
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}")
+        };
+        let advice = "declare `contract.column.<name>.type = \"text\"`";
+        assert!(warning.message.contains(advice), "{warning:?}");
+        assert!(has_open_columns(warning, &config));
+        let column = ColumnContract {
+            r#type: Some(DeclaredType::Text),
+            ..ColumnContract::default()
+        };
+        config.contract.column.insert("x".to_owned(), column);
+        assert_eq!(survey_of(&config), []);
+        // So is the warning of an earlier run.
+        assert!(!has_open_columns(warning, &config));
     }
 }

@@ -8,17 +8,18 @@ use feedline_schemas::{
 use super::{
     missing_words::{EXPLANATION, MISSING_WORDS},
     rounded_digits::{self, DIGITS_ROUNDED, ROUNDED},
-    separator_warnings::POINT_GROUPS,
+    separator_warnings::{MIXED_GROUPS, POINT_GROUPS},
     type_warnings::{
         AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_APOSTROPHES,
         LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES, LOOKS_LIKE_DECIMAL_COMMA,
-        LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS, LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS,
-        MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS, MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
+        LOOKS_LIKE_LISTS, LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS, LOOKS_LIKE_SPACES,
+        LOOKS_LIKE_THOUSANDS, MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS, MIXED_TYPES, NAMED,
+        ODD_VALUES, TEXT_TIMES,
     },
 };
 
 /// Begins of the explanations behind lists of columns, by the codes of their warnings.
-const EXPLANATIONS: [(&str, &str); 19] = [
+const EXPLANATIONS: [(&str, &str); 20] = [
     (
         MISSING_SPELLINGS,
         "usual spellings of a missing value are read as missing",
@@ -47,6 +48,7 @@ const EXPLANATIONS: [(&str, &str); 19] = [
         LOOKS_LIKE_CODED_AMOUNTS,
         "amounts with the code of a currency or in parentheses land as text",
     ),
+    (LOOKS_LIKE_LISTS, MIXED_GROUPS),
     (
         LOOKS_LIKE_THOUSANDS,
         "numbers with commas between their digits land as text",
@@ -163,6 +165,7 @@ mod tests {
     fn warning(code: &str, names: &[&str], values: &[Value]) -> Warning {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         config.contract.dates = vec!["%d/%m/%Y".to_owned(), "%m/%d/%Y".to_owned()];
+        config.csv.thousands_separator = (code == "looks_like_lists").then_some(',');
         let mut survey = Survey::new(&config);
         for value in values {
             let entries = names.iter().map(|name| ((*name).to_owned(), value.clone()));
@@ -188,6 +191,7 @@ mod tests {
             ("looks_like_point_thousands", cells(&["1.234"; 10])),
             ("looks_like_apostrophe_thousands", cells(&["1'234"])),
             ("looks_like_coded_amounts", cells(&["EUR 5.50"])),
+            ("looks_like_lists", cells(&["76,98,419", "405,638"])),
             ("looks_like_spaced_thousands", cells(&["12 345"])),
             ("looks_like_percent", cells(&["17%"])),
             ("looks_like_currency", cells(&["$5"])),

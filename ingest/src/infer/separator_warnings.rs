@@ -9,14 +9,17 @@ use super::{
     marked_numbers::APOSTROPHES,
     source_separators::SourceSeparators,
     type_warnings::{
-        ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS,
+        ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_LISTS,
         LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, warn_of_columns,
     },
 };
 
 /// Begin of the explanation of points that may separate thousands.
 pub(super) const POINT_GROUPS: &str = "a point before three digits may separate thousands";
-/// Begin of the advice about them.
+/// Begin of the explanation of commas that separate groups in two ways.
+pub(super) const MIXED_GROUPS: &str =
+    "commas before two digits in some cells and before three in others may be those of lists";
+/// Begin of the advice about points.
 pub(super) const SET_POINTS: &str = "? Set `csv.";
 /// Fewest numbers with three decimals each that are asked about where nothing else shows a separator. Of
 /// fewer numbers all have three by chance.
@@ -57,6 +60,16 @@ impl ColumnCounts {
             findings
                 .point_groups
                 .push(self.named_with([groups.as_ref(), None]));
+        }
+    }
+
+    /// Collects a column of numbers with Indian groups in some cells and other groups in others, such as `76,98,419`
+    /// and `405,638`. Amounts have one of both, and lists of numbers have both by chance.
+    pub(super) fn note_lists(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let [indian, other] = &self.decimal_signs.system_samples;
+        if rules.has_csv && indian.is_some() && other.is_some() {
+            let shown = [indian.as_ref(), other.as_ref()];
+            findings.lists.push(self.named_with(shown));
         }
     }
 
@@ -129,21 +142,61 @@ impl ColumnFindings {
                 "dataset.sql",
                 &self.coded_amounts,
                 &format!(
-                    "amounts with the code of a currency or in parentheses land as text, which no key of `csv` reads as numbers; a \
-                     query in `dataset.sql` does, where all have a decimal point and one currency: `select * except (\"COLUMN\"), \
-                     try_cast(replace(regexp_replace(\"COLUMN\", '[^0-9.(-]', '', 'g'), '(', '-') as double) as \"COLUMN\" from \
-                     \"{}\"`",
+                    "amounts with the code of a currency or in parentheses land as text, which no key of `csv` reads as numbers; \
+                     declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`, where all have \
+                     a decimal point and one currency: `select * except (\"COLUMN\"), try_cast(replace(regexp_replace(\"COLUMN\", \
+                     '[^0-9.(-]', '', 'g'), '(', '-') as double) as \"COLUMN\" from \"{}\"`",
                     config.name
                 ),
             ),
         ]
     }
 
+    /// Returns true if `csv.thousands_separator = "."` reads numbers with a decimal comma that land as text.
+    pub(super) fn has_comma_groups(&self) -> bool {
+        let SourceSeparators {
+            has_points,
+            has_point_groups,
+            ..
+        } = self.separators;
+        let is_grouped = self.has_grouped_commas || has_point_groups;
+        !self.decimal_commas.is_empty() && is_grouped && !has_points
+    }
+
+    /// The cell that decides about commas of either meaning, for a message about a decimal comma; empty if each
+    /// column shows its own.
+    pub(super) fn explain_deciding_comma(&self) -> String {
+        let cell = self.deciding.comma.as_deref();
+        let cell = cell.filter(|_| self.are_commas_decided);
+        cell.map_or_else(String::new, |cell| {
+            format!(
+                "; {cell} shows the comma: if that column has codes or sizes, declare it `text`, and it decides nothing"
+            )
+        })
+    }
+
+    /// Columns of numbers whose commas separate groups in two ways.
+    pub(super) fn warn_of_lists(&self) -> Option<Warning> {
+        warn_of_columns(
+            LOOKS_LIKE_LISTS,
+            "contract.column.<name>.type",
+            &self.lists,
+            &format!(
+                "{MIXED_GROUPS}, and `csv.thousands_separator` reads each cell as one number; declare \
+                 `contract.column.<name>.type = \"text\"` if they are lists, or `\"int\"` or `\"float\"` if they are numbers"
+            ),
+        )
+    }
+
     /// Columns of numbers whose points may separate thousands.
     pub(super) fn warn_of_point_groups(&self) -> Option<Warning> {
+        let comma = self.deciding.comma.as_ref();
+        let shown = comma.map_or_else(String::new, |cell| format!(", such as {cell}"));
         let reason = match self.separators.has_commas {
-            true => ", and the comma is the decimal separator of other numbers",
-            false => ", and each number of the column with a point has three digits behind it",
+            true => format!(", and the comma is the decimal separator of other numbers{shown}"),
+            false => {
+                ", and each number of the column with a point has three digits behind it".to_owned()
+            }
         };
         warn_of_columns(
             LOOKS_LIKE_POINT_THOUSANDS,
@@ -162,7 +215,10 @@ impl ColumnFindings {
 mod tests {
     use feedline_readers::{record::Record, value::Value};
     use feedline_schemas::{
-        commit::FilePart, config::PaginationKind, record::ColumnType, report::Warning,
+        commit::FilePart,
+        config::{ColumnContract, DeclaredType, PaginationKind},
+        record::ColumnType,
+        report::Warning,
     };
 
     use crate::infer::{Inferred, Survey};
@@ -197,6 +253,69 @@ mod tests {
         let begin = format!("{columns}: ");
         assert!(warning.message.starts_with(&begin), "{warning:?}");
         warning.clone()
+    }
+
+    /// The columns of these rows, with the comma between thousands.
+    fn infer_grouped(rows: &[&str], declared: Option<DeclaredType>) -> Inferred {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        config.csv.thousands_separator = Some(',');
+        let column = ColumnContract {
+            r#type: declared,
+            ..ColumnContract::default()
+        };
+        config.contract.column.insert("c0".to_owned(), column);
+        let mut survey = Survey::new(&config);
+        for row in rows {
+            let entries = vec![("c0".to_owned(), Value::Cell((*row).to_owned()))];
+            survey.add(&Record::Value(Value::Object(entries)));
+        }
+        survey.infer(&config)
+    }
+
+    #[test]
+    fn indian_groups_beside_others_are_reported_as_lists_until_the_type_is_declared() {
+        for rows in [
+            &["76,98,419", "405,638"][..],
+            &["-76,98,419", "1,234,567", "12", "5,638"],
+            &["1,23,45,678", "12,345,678"],
+        ] {
+            let found = infer_grouped(rows, None);
+            assert_eq!(found.types["c0"], ColumnType::Int64, "{rows:?}");
+            let columns = format!("`c0` (`{}`, `{}`)", rows[0], rows[1]);
+            let warning = check(&found, "looks_like_lists", &columns);
+            assert!(warning.message.contains("type = \"text\"`"), "{warning:?}");
+            for declared in [DeclaredType::Text, DeclaredType::Int] {
+                assert_eq!(infer_grouped(rows, Some(declared)).warnings, []);
+            }
+        }
+        // Numbers of one system, and numbers that both write alike.
+        for rows in [
+            &["76,98,419", "5,638", "12,345", "999"][..],
+            &["405,638", "1,234,567", "5,638", "999"],
+            &["5,638", "12,345"],
+        ] {
+            assert_eq!(infer_grouped(rows, None).warnings, [], "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn the_cell_that_decides_about_a_comma_of_either_meaning_is_named() {
+        let found = infer(&[&["88,54 2,645", "31,38 4,640"]], None);
+        let columns = "`c0` (`31,38`, `88,54`), `c1` (`2,645`, `4,640`)";
+        let warning = check(&found, "looks_like_decimal_comma", columns);
+        let decided = "; `31,38` in `c0` shows the comma: if that column has codes or sizes, declare it `text`";
+        assert!(warning.message.contains(decided), "{warning:?}");
+        // Columns that show their own commas need none.
+        let found = infer(&[&["88,54 2,64", "31,38 4,6"]], None);
+        let warning = &found.warnings[0];
+        assert!(!warning.message.contains("shows the comma"), "{warning:?}");
+        // So it is with points of either meaning.
+        let found = infer(&[&["88,54 2.645", "31,38 4.640"]], None);
+        let warnings: Vec<&Warning> = found.warnings.iter().collect();
+        let points = warnings.iter().find(|warning| warning.code == POINTS);
+        let message = &points.unwrap().message;
+        let decided = "decimal separator of other numbers, such as `31,38` in `c0`: is `1.234`";
+        assert!(message.contains(decided), "{message}");
     }
 
     const MIXED: &str = "mixed_decimal_separators";

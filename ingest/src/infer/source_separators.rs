@@ -1,9 +1,10 @@
 //! Decimal separators of the columns of a source together: the settings of `csv` hold for all of them.
 
+use feedline_readers::value::shorten;
 use feedline_schemas::config::SourceConfig;
 
 use super::{
-    column_counts::ColumnCounts,
+    column_counts::{ColumnCounts, SHOWN},
     decimal_signs::{DecimalSigns, MARKED},
     kind::Kind,
 };
@@ -30,24 +31,12 @@ impl SourceSeparators {
     /// codes, such as `192.168.178.101`, are always as many.
     pub(super) fn of(columns: &[ColumnCounts], config: &SourceConfig) -> Self {
         let csv = &config.csv;
-        let is_declared = |column: &ColumnCounts| {
-            let own = config.contract.column.get(&column.name);
-            own.is_some_and(|own| own.r#type.is_some())
-        };
-        let columns: Vec<&ColumnCounts> = columns
-            .iter()
-            .filter(|column| column.has_number_cells() && !is_declared(column))
-            .collect();
+        let columns = find_deciding_columns(columns, config);
         let signs: Vec<&DecimalSigns> =
             columns.iter().map(|column| &column.decimal_signs).collect();
         let has = |is: fn(&DecimalSigns) -> bool| signs.iter().any(|signs| is(signs));
         let has_points = has(|signs| signs.points > 0 && signs.commas == 0);
-        let has_groups = columns.iter().any(|column| {
-            let signs = &column.decimal_signs;
-            let has_fewer =
-                signs.point_groups > signs.several_points || column.count(Kind::Integer) > 0;
-            signs.points == 0 && signs.several_points > 0 && has_fewer
-        });
+        let has_groups = columns.iter().any(|column| column.has_point_thousands());
         let has_commas = has(|signs| signs.commas > 0 && signs.points == 0)
             || (!has_points && has(DecimalSigns::are_surely_mixed))
             || (!has_points && has_groups && csv.decimal_separator != Some('.'));
@@ -64,7 +53,67 @@ impl SourceSeparators {
     }
 }
 
+/// Cells that certainly show a decimal separator of a source, each with its column, for messages: `58,05` in `price`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DecidingCells {
+    /// Cell with a decimal comma, or with several groups behind points.
+    pub(super) comma: Option<String>,
+    /// Cell with a decimal point.
+    pub(super) point: Option<String>,
+}
+
+impl DecidingCells {
+    /// Cells of the first columns that decide, by the rules of [`SourceSeparators::of`].
+    pub(super) fn of(columns: &[ColumnCounts], config: &SourceConfig) -> Self {
+        let columns = find_deciding_columns(columns, config);
+        let describe = |column: &ColumnCounts, cell: &Option<String>| {
+            let cell = cell.as_deref()?;
+            Some(format!("`{}` in `{}`", shorten(cell, SHOWN), column.name))
+        };
+        let find = |is: fn(&DecimalSigns) -> bool, at: usize| {
+            columns.iter().find_map(|column| {
+                let signs = &column.decimal_signs;
+                describe(column, &signs.samples[at]).filter(|_| is(signs))
+            })
+        };
+        let groups = || {
+            let mut columns = columns.iter().filter(|column| column.has_point_thousands());
+            let column = columns.next()?;
+            describe(column, &column.decimal_signs.several_groups[1])
+        };
+        let comma = find(|signs| signs.commas > 0 && signs.points == 0, 0);
+        Self {
+            comma: comma
+                .or_else(groups)
+                .or_else(|| find(DecimalSigns::are_surely_mixed, 0)),
+            point: find(|signs| signs.points > 0 && signs.commas == 0, 1),
+        }
+    }
+}
+
+/// Columns whose cells are nearly all numbers, and that have no declared type.
+fn find_deciding_columns<'a>(
+    columns: &'a [ColumnCounts],
+    config: &SourceConfig,
+) -> Vec<&'a ColumnCounts> {
+    let is_declared = |column: &ColumnCounts| {
+        let own = config.contract.column.get(&column.name);
+        own.is_some_and(|own| own.r#type.is_some())
+    };
+    let columns = columns.iter();
+    columns
+        .filter(|column| column.has_number_cells() && !is_declared(column))
+        .collect()
+}
+
 impl ColumnCounts {
+    /// Returns true for points that separate thousands in some cells, beside cells with fewer groups.
+    fn has_point_thousands(&self) -> bool {
+        let signs = &self.decimal_signs;
+        let has_fewer = signs.point_groups > signs.several_points || self.count(Kind::Integer) > 0;
+        signs.points == 0 && signs.several_points > 0 && has_fewer
+    }
+
     /// Returns true if nearly all cells are numbers in some notation.
     pub(super) fn has_number_cells(&self) -> bool {
         let others = self.decimal_signs.unread + self.count(Kind::SomeComma);

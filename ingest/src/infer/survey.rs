@@ -23,8 +23,9 @@ use super::{
     distinct_values::DistinctValues,
     inferred::{Inferred, LandedTypes},
     kind::Kind,
+    number_evidence::EvidenceContext,
     number_settings::has_csv_table,
-    source_separators::SourceSeparators,
+    source_separators::{DecidingCells, SourceSeparators},
     type_warnings::{CSV_NOT_USED, ColumnFindings},
     version_numbers::{VersionNumbers, version_of, warn_of_version},
 };
@@ -305,6 +306,7 @@ impl Survey {
         let separators = SourceSeparators::of(&self.columns, config);
         let mut findings = ColumnFindings {
             separators,
+            deciding: DecidingCells::of(&self.columns, config),
             ..ColumnFindings::default()
         };
         for column in &self.columns {
@@ -324,6 +326,7 @@ impl Survey {
                 separators,
                 places: &self.places,
             };
+            let mixed = findings.mixed_decimals.len();
             let r#type = match (declared, landed.types.get(&column.name)) {
                 (Some(declared), _) => Some(declared.column_type()),
                 (None, Some(before)) => {
@@ -335,6 +338,16 @@ impl Survey {
             };
             let mut shown = column.shown(r#type, self.rows);
             shown.separators = column.separator_samples(self.format);
+            shown.has_mixed_decimals = findings.mixed_decimals.len() > mixed;
+            shown.numbers = column.number_evidence(
+                r#type,
+                declared.is_some(),
+                EvidenceContext {
+                    csv: &config.csv,
+                    deciding: &findings.deciding,
+                    places: &self.places,
+                },
+            );
             if r#type == Some(ColumnType::Utf8) {
                 shown.number_settings = column.number_settings(&config.csv, separators);
                 shown.are_times = column.are_times(rules.max_odd_fraction);
@@ -345,6 +358,7 @@ impl Survey {
             }
         }
         inferred.rows = self.rows;
+        inferred.has_grouped_commas = has_csv_table(config) && findings.has_comma_groups();
         inferred.warnings = findings.warnings(config);
         let of_version = warn_of_version(&self.columns, &inferred.types, config);
         inferred.warnings.extend(of_version);

@@ -53,6 +53,7 @@ impl ColumnCounts {
             self.note_decimal_commas(&commas, findings);
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
             let is_decimal = self.may_be_decimal_comma() && rules.separators.has_commas;
+            findings.are_commas_decided |= is_decimal;
             let columns = match is_decimal {
                 true => &mut findings.decimal_commas,
                 false => &mut findings.thousands,
@@ -92,7 +93,7 @@ impl ColumnCounts {
 
     /// Returns true if nearly all cells are numbers, some with marks such as apostrophes; `others` are without.
     pub(super) fn has_marked_numbers(&self, others: u64) -> bool {
-        let marked = self.marked_numbers.count();
+        let marked = self.marked_numbers.count(others);
         marked > 0 && (marked + others) * 10 >= self.values() * 9
     }
 
@@ -131,6 +132,7 @@ impl ColumnCounts {
             _ => self.named(commas),
         };
         findings.decimal_commas.push(item);
+        findings.are_commas_decided |= !self.decimal_signs.has_certain();
         findings.has_grouped_commas |= self.has_grouped_commas;
     }
 

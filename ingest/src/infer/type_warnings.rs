@@ -16,7 +16,7 @@ use super::{
     number_settings::{NumberNotation, has_csv_table},
     rounded_digits::{self, DIGITS_ROUNDED},
     separator_warnings::SET_POINTS,
-    source_separators::SourceSeparators,
+    source_separators::{DecidingCells, SourceSeparators},
     version_numbers::VERSION_IS_NUMBER,
 };
 
@@ -33,6 +33,7 @@ pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
 pub(super) const LOOKS_LIKE_POINT_THOUSANDS: &str = "looks_like_point_thousands";
 pub(super) const LOOKS_LIKE_APOSTROPHES: &str = "looks_like_apostrophe_thousands";
 pub(super) const LOOKS_LIKE_CODED_AMOUNTS: &str = "looks_like_coded_amounts";
+pub(super) const LOOKS_LIKE_LISTS: &str = "looks_like_lists";
 pub(super) const LOOKS_LIKE_SPACES: &str = "looks_like_spaced_thousands";
 pub(super) const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
 pub(super) const LOOKS_LIKE_CURRENCY: &str = "looks_like_currency";
@@ -47,7 +48,7 @@ const OTHER_TYPES_LANDED: &str = "other_types_landed";
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 21] = [
+pub(crate) const TYPE_WARNINGS: [&str; 22] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
@@ -59,6 +60,7 @@ pub(crate) const TYPE_WARNINGS: [&str; 21] = [
     LOOKS_LIKE_POINT_THOUSANDS,
     LOOKS_LIKE_APOSTROPHES,
     LOOKS_LIKE_CODED_AMOUNTS,
+    LOOKS_LIKE_LISTS,
     LOOKS_LIKE_SPACES,
     LOOKS_LIKE_PERCENT,
     LOOKS_LIKE_CURRENCY,
@@ -137,8 +139,16 @@ fn has_advised_dates(message: &str, config: &SourceConfig) -> bool {
     !others.contains('"')
 }
 
-/// Returns false for a landed warning about times in strings, or about points before three digits, if all its
-/// columns have a declared type, or if `csv` sets the point as the decimal separator.
+/// Warnings that are decided once all their columns have a declared type.
+const DECIDED_BY_TYPE: [&str; 4] = [
+    LOOKS_LIKE_POINT_THOUSANDS,
+    LOOKS_LIKE_CODED_AMOUNTS,
+    LOOKS_LIKE_LISTS,
+    TEXT_TIMES,
+];
+
+/// Returns false for a landed warning that a declared type decides, if all its columns have one, and for one about
+/// points before three digits if `csv` sets the point as the decimal separator.
 pub(crate) fn has_open_columns(warning: &Warning, config: &SourceConfig) -> bool {
     let message = warning.message.as_str();
     let columns = config.contract.column.iter();
@@ -149,7 +159,7 @@ pub(crate) fn has_open_columns(warning: &Warning, config: &SourceConfig) -> bool
     let is_decided = is_of_points && config.csv.decimal_separator == Some('.');
     let is_open = message.contains(" more column")
         || declared.count() < message.matches("` (`").count()
-        || !(is_of_points || warning.code == TEXT_TIMES);
+        || !DECIDED_BY_TYPE.contains(&warning.code.as_str());
     is_open && !is_decided
 }
 
@@ -172,6 +182,10 @@ const fn odd_fate(types: TypeContract) -> &'static str {
 pub(super) struct ColumnFindings {
     /// Separators of the numbers of all columns.
     pub(super) separators: SourceSeparators,
+    /// Cells that show them.
+    pub(super) deciding: DecidingCells,
+    /// True if the numbers of another column decide that the comma of any of `decimal_commas` is a decimal one.
+    pub(super) are_commas_decided: bool,
     pub(super) spellings: Vec<String>,
     pub(super) odd: Vec<String>,
     pub(super) mixed: Vec<String>,
@@ -192,6 +206,8 @@ pub(super) struct ColumnFindings {
     pub(super) apostrophe: Option<char>,
     /// Columns of amounts with the code of a currency or in parentheses.
     pub(super) coded_amounts: Vec<String>,
+    /// Columns of numbers with commas that separate groups in two ways, as in lists.
+    pub(super) lists: Vec<String>,
     pub(super) spaces: Vec<String>,
     pub(super) space_notation: NumberNotation,
     pub(super) percents: Vec<String>,
@@ -232,7 +248,7 @@ impl ColumnFindings {
             .into_iter()
             .chain(notations)
             .chain([self.warn_of_mixed_decimals(config)])
-            .chain([self.warn_of_point_groups()])
+            .chain([self.warn_of_point_groups(), self.warn_of_lists()])
             .chain(self.warn_of_marked_numbers(config))
             .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
@@ -346,7 +362,10 @@ impl ColumnFindings {
                 LOOKS_LIKE_DECIMAL_COMMA,
                 separator,
                 &self.decimal_commas,
-                &format!("numbers in a notation with a decimal comma land as text; {advice}"),
+                &format!(
+                    "numbers in a notation with a decimal comma land as text; {advice}{}",
+                    self.explain_deciding_comma()
+                ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_THOUSANDS,
@@ -374,14 +393,9 @@ impl ColumnFindings {
 
     /// Key of the warning about numbers in a notation with a decimal comma, and its advice.
     fn advise_decimal_commas(&self, config: &SourceConfig) -> (&'static str, &'static str) {
-        let SourceSeparators {
-            has_points,
-            has_point_groups,
-            ..
-        } = self.separators;
-        let is_grouped = self.has_grouped_commas || has_point_groups;
+        let has_points = self.separators.has_points;
         let is_set = config.csv.decimal_separator == Some(',');
-        match (is_set, is_grouped && !has_points) {
+        match (is_set, self.has_comma_groups()) {
             (true, true) => (
                 "csv.thousands_separator",
                 "set `csv.thousands_separator = \".\"` to read them as numbers",

@@ -9,16 +9,14 @@ use super::{ColumnPreview, SourcePreview};
 impl SourcePreview {
     /// Masks secrets in values, samples and messages.
     pub(super) fn mask(&mut self, masks: &SecretMasks) {
-        let samples = [
-            &mut self.bad_sample,
-            &mut self.rejected_sample,
-            &mut self.stop,
-            &mut self.error,
-        ];
-        let texts = samples.into_iter().flatten().chain(&mut self.records);
-        let messages = self.warnings.iter_mut().map(|warning| &mut warning.message);
-        for text in texts.chain(messages) {
+        let samples = [&mut self.bad_sample, &mut self.rejected_sample];
+        for text in samples.into_iter().flatten().chain(&mut self.records) {
             *text = masks.mask(text);
+        }
+        let messages = self.warnings.iter_mut().map(|warning| &mut warning.message);
+        let reasons = [&mut self.stop, &mut self.error].into_iter().flatten();
+        for text in reasons.chain(messages) {
+            *text = masks.mask_message(text);
         }
         for column in &mut self.columns {
             column.mask(masks);
@@ -30,6 +28,13 @@ impl ColumnPreview {
     fn mask(&mut self, masks: &SecretMasks) {
         for sample in &mut self.samples {
             *sample = masks.mask(sample);
+        }
+        if let Some(numbers) = &mut self.numbers {
+            let texts = [&mut numbers.reason, &mut numbers.cell];
+            let others = [&mut numbers.place, &mut numbers.number];
+            for text in texts.into_iter().chain(others.into_iter().flatten()) {
+                *text = masks.mask(text);
+            }
         }
         if let Some(counts) = &mut self.value_counts {
             let mut masked: BTreeMap<String, u64> = BTreeMap::new();

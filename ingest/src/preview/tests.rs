@@ -394,3 +394,36 @@ async fn a_secret_that_a_server_repeats_is_masked_in_all_that_a_preview_shows() 
     let shown = format!("{found:?}");
     assert!(!shown.contains("CANARY"), "{shown}");
 }
+
+#[tokio::test]
+async fn a_preview_shows_the_separators_of_numbers_with_their_evidence() {
+    let folder = Folder::new(&[("a.csv", b"id;price;size\n1;1.234,56;38\n2;3.287;40\n")]);
+    let look = async |keys: &str| {
+        let csv = format!("csv = {{ delimiter = \";\"{keys} }}\n");
+        let config = pipeline(&folder.path("a.csv"), &csv);
+        preview(&config, None, 0, &context())
+            .await
+            .unwrap()
+            .remove(0)
+    };
+    let found = look("").await;
+    assert!(found.has_grouped_commas);
+    let numbers = found.columns[1].numbers.as_ref().unwrap();
+    assert_eq!(numbers.cell, "1.234,56");
+    assert_eq!((numbers.decimal_separator, &numbers.number), (None, &None));
+    let found = look(", decimal_separator = \",\", thousands_separator = \".\"").await;
+    assert!(!found.has_grouped_commas);
+    let columns = found.columns.iter();
+    let shown: Vec<_> = columns.map(|column| column.numbers.is_some()).collect();
+    assert_eq!(shown, [false, true, false]);
+    let json = serde_json::to_value(&found.columns[1]).unwrap();
+    let expected = serde_json::json!({
+        "is_type_declared": false,
+        "decimal_separator": ",",
+        "thousands_separator": ".",
+        "reason": "declared; 1 value with a decimal comma such as `1.234,56`",
+        "cell": "3.287",
+        "number": "3287",
+    });
+    assert_eq!(json["numbers"], expected);
+}
