@@ -92,9 +92,9 @@ pub use self::{
 };
 pub use self::{
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
-    location::{has_user_info, redacted_location, without_user_info},
+    location::{has_user_info, redacted_location, without_user_info, without_users_of_urls},
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry_after::retry_after,
-    store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebOptions, refusal},
+    store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebFolders, WebOptions, refusal},
     tls::Tls,
 };

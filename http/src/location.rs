@@ -37,6 +37,27 @@ pub fn without_user_info(url: &str) -> Cow<'_, str> {
     Cow::Owned(rest)
 }
 
+/// A message without the users and the passwords of the URLs in it, and the rest as it is written.
+#[must_use]
+pub fn without_users_of_urls(message: &str) -> Cow<'_, str> {
+    let mut shown = Cow::Borrowed(message);
+    let mut from = 0;
+    while let Some(at) = shown.get(from..).and_then(|rest| rest.find("://")) {
+        let mark = from + at;
+        from = mark + "://".len();
+        let letters = shown[..mark].bytes().rev();
+        let letters = letters.take_while(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b));
+        let begin = mark - letters.count();
+        let ends = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '<' | '>');
+        let end = shown[from..].find(ends).map_or(shown.len(), |at| from + at);
+        if let Some(user) = user_info(&shown[begin..end]) {
+            let user = begin + user.start..begin + user.end;
+            shown.to_mut().replace_range(user, "");
+        }
+    }
+    shown
+}
+
 /// Range of the user and the password in `url`, with the `@` behind them.
 fn user_info(url: &str) -> Option<Range<usize>> {
     let (scheme, rest) = url.split_once("://")?;
@@ -97,7 +118,37 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_user_info, redacted_location, without_user_info};
+    use super::{has_user_info, redacted_location, without_user_info, without_users_of_urls};
+
+    #[test]
+    fn a_message_is_shown_without_the_users_of_its_urls() {
+        for (message, expected) in [
+            (
+                "`http://u:pw@h:81/a.csv` is equal to `http://u:pw@h:81/b.csv`, which was read before",
+                "`http://h:81/a.csv` is equal to `http://h:81/b.csv`, which was read before",
+            ),
+            (
+                "(s3://KEY:se/cr+t@bucket/x) and a@b",
+                "(s3://bucket/x) and a@b",
+            ),
+            (
+                "`http://h/?next=http://ü:pw@i/`",
+                "`http://h/?next=http://i/`",
+            ),
+            ("ü://u@h", "ü://h"),
+        ] {
+            assert_eq!(without_users_of_urls(message), expected);
+        }
+        for message in [
+            "write `https://host/path` or mail@host",
+            "`http://h:81/a@b`; file:///home/a:b@c",
+            "`abfss://lake@acc.dfs.core.windows.net/a`",
+            "between `://` and the host",
+            "",
+        ] {
+            assert_eq!(without_users_of_urls(message), message);
+        }
+    }
 
     #[test]
     fn a_location_is_shown_with_its_port_and_without_credentials() {

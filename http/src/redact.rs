@@ -1,5 +1,7 @@
 //! Keeping secrets out of messages.
 
+mod message;
+
 use std::{
     cmp::Reverse,
     sync::{Mutex, PoisonError},
@@ -8,7 +10,11 @@ use std::{
 use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
-use crate::secret_notations::{LetterCase, find};
+use self::message::{may_be_word, without_word};
+use crate::{
+    location::without_users_of_urls,
+    secret_notations::{LetterCase, find},
+};
 
 /// Minimum length of masked secrets: shorter values would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
@@ -141,9 +147,23 @@ impl SecretMasks {
     /// the beginning of one that a shortened sample ends with.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
+        self.mask_where(text, |_| false)
+    }
+
+    /// Masks secrets in a message of feedline as [`mask`](Self::mask) does in text of others. A secret of fewer than
+    /// eight letters or digits may be a word of the message: it is masked between backticks, where messages quote the
+    /// text of others, and elsewhere where it is no word of a sentence. URLs lose their users and passwords.
+    #[must_use]
+    pub fn mask_message(&self, message: &str) -> String {
+        self.mask_where(&without_users_of_urls(message), may_be_word)
+    }
+
+    fn mask_where(&self, text: &str, may_be_word: impl Fn(&str) -> bool) -> String {
         let mut shown = text.to_owned();
         for secret in &self.0 {
-            if let Some((kept, _)) = without(shown.as_bytes(), secret, LetterCase::Any) {
+            if may_be_word(secret) {
+                shown = without_word(&shown, secret);
+            } else if let Some((kept, _)) = without(shown.as_bytes(), secret, LetterCase::Any) {
                 shown = String::from_utf8_lossy(&kept).into_owned();
             }
             shown = without_beginning(&shown, secret);
@@ -407,6 +427,14 @@ mod tests {
             "such as `my ***...`, can..., more..."
         );
         assert_eq!(format!("{masks:?}"), "SecretMasks(2 secrets)");
+        let masks = SecretMasks::of(["page", "t0ken"].map(str::to_owned).to_vec());
+        assert_eq!(masks.mask("the page t0ken `page`"), "the *** *** `***`");
+        assert_eq!(
+            masks.mask_message("the page t0ken `page`"),
+            "the page *** `***`"
+        );
+        let shown = SecretMasks::default().mask_message("`http://u:pw@h/a` is gone");
+        assert_eq!(shown, "`http://h/a` is gone");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Minimum length of secrets that are found in any letter case: a shorter one may be a word.
-const MIN_ANY_CASE_BYTES: usize = 8;
+pub(crate) const MIN_ANY_CASE_BYTES: usize = 8;
 /// Longest run of backslashes before an escaped character.
 const MAX_BACKSLASHES: usize = 16;
 /// Longest HTML character reference, after `&`.

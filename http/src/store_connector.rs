@@ -8,6 +8,7 @@
 //! redirected.
 
 mod multistatus;
+mod web_folders;
 mod webdav;
 
 use std::{
@@ -36,6 +37,7 @@ use reqwest::{
 use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
+pub use self::web_folders::WebFolders;
 use crate::{
     guard::{Guard, REFUSED, Verdict, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
@@ -101,6 +103,9 @@ pub struct WebOptions {
     /// repeated as the client does.
     /// It does not apply to reads that are tried once.
     pub policy: Option<Arc<dyn RequestPolicy>>,
+    /// Folders of a listing with all levels: those to request, and those that the server left out. Default: all are
+    /// requested.
+    pub folders: WebFolders,
 }
 
 impl Default for WebOptions {
@@ -115,6 +120,7 @@ impl Default for WebOptions {
             requests: Arc::default(),
             headers: None,
             policy: None,
+            folders: WebFolders::default(),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Finding the files of a source: one file, a folder, or a pattern, in any store.
 
+mod left_out_folders;
 mod unread_entries;
 
 use std::time::Duration;
 
-use feedline_http::without_user_info;
+use feedline_http::{WebFolders, without_user_info};
 use feedline_readers::{
     charset,
     file_format::{self, Kind, Packing},
@@ -31,11 +32,14 @@ pub(crate) const FILES_GONE: &str = "files_gone";
 /// Code of the warning about entries of a folder that cannot be read as files.
 pub(crate) const UNREAD_ENTRIES: &str = "unread_entries";
 
+/// Code of the warning about folders that a web server lists, and whose files it does not.
+pub(crate) const FOLDERS_LEFT_OUT: &str = "folders_left_out";
+
 /// Code of the warning about files that are too young to be read, and left for a later run.
 pub(crate) const UNSETTLED_FILE: &str = "unsettled_file";
 
 /// Codes of warnings that are about the files of one run, and are not stored in the log.
-pub(crate) const OF_ONE_RUN: [&str; 2] = [UNREAD_ENTRIES, UNSETTLED_FILE];
+pub(crate) const OF_ONE_RUN: [&str; 3] = [UNREAD_ENTRIES, FOLDERS_LEFT_OUT, UNSETTLED_FILE];
 
 /// A file, with its layout where its name reveals the format.
 type ListedFile = (Listed, Option<Layout>);
@@ -272,8 +276,7 @@ impl FileList {
     }
 
     fn store_of(&self, key: &str, folder: &str) -> Result<Store, Error> {
-        let folder = if folder.is_empty() { "." } else { folder };
-        Store::open(folder, &self.options).map_err(|e| Error::config(key, e.to_string()))
+        open_store(key, folder, &self.options)
     }
 
     /// Returns the file at the configured URL, or those of the folder. Its name begins at `name`.
@@ -321,7 +324,7 @@ impl FileList {
                         ".csv, .tsv, .json, .ndjson, .jsonl or .parquet (or, with `archive.member`, .zip or .tar)",
                 }
             );
-            return Err(no_file(reason, folder, &unread));
+            return Err(no_file(reason, unread));
         }
         let mut left_out = LeftOut::default();
         let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
@@ -342,18 +345,23 @@ impl FileList {
                 "no file matches `{}`; check the path, `*` stays inside one folder, `**` does not",
                 self.config.url
             );
-            return Err(no_file(reason, folder, &unread));
+            return Err(no_file(reason, unread));
         }
         Ok(self.found(folder, listed)?)
     }
 
-    /// Files below `folder` that match `pattern`, and entries that are not read, with a warning.
+    /// Files below `folder` that match `pattern`, and the message about entries and folders that are not read, with
+    /// a warning.
     async fn below(
         &self,
         folder: &str,
         pattern: &str,
-    ) -> Result<(Vec<ListedFile>, UnreadEntries), Error> {
-        let store = self.store(folder)?;
+    ) -> Result<(Vec<ListedFile>, Option<String>), Error> {
+        let wanted = pattern.to_owned();
+        let folders = WebFolders::with_filter(move |path| glob::may_match_below(&wanted, path));
+        let mut options = self.options.clone();
+        options.web.folders = folders.clone();
+        let store = open_store("url", folder, &options)?;
         let is_of_one_folder = !pattern.contains('/') && !pattern.contains("**");
         let mut listing = match self.config.is_web() && is_of_one_folder {
             true => FolderListing::from(store.list_own().await?),
@@ -363,8 +371,12 @@ impl FileList {
             .objects
             .retain(|file| glob::matches(pattern, &file.path));
         let unread = UnreadEntries::matching(pattern, listing.skipped);
-        if let Some(message) = unread.message(folder) {
-            self.notices.push(UNREAD_ENTRIES, "url", message);
+        let unread = unread.message(folder);
+        let left_out = left_out_folders::message(folder, &folders.left_out());
+        for (code, message) in [(UNREAD_ENTRIES, &unread), (FOLDERS_LEFT_OUT, &left_out)] {
+            if let Some(message) = message {
+                self.notices.push(code, "url", message.clone());
+            }
         }
         let with_layout = |file: Listed| {
             let layout = self.layout(&file.path, &format!("{folder}{}", file.path))?;
@@ -375,7 +387,8 @@ impl FileList {
         if store.local_path().is_none() && !self.config.is_web() {
             files.retain(|(file, layout)| layout.is_some() || !marks_folder(file));
         }
-        Ok((files, unread))
+        // A store has one of them: a local disk skips entries, a web server leaves folders out.
+        Ok((files, unread.or(left_out)))
     }
 
     fn found(&self, folder: &str, listed: Vec<ListedFile>) -> Result<Vec<Found>, Error> {
@@ -487,13 +500,19 @@ fn check_is_file(store: &Store, path: &str, key: &str, url: &str) -> Result<(), 
     }
 }
 
-/// The error of a folder without files for the source. `reason` says so, `unread` are its entries
+/// The error of a folder without files for the source. `reason` says so, `unread` names its entries
 /// that cannot be read.
-fn no_file(reason: String, folder: &str, unread: &UnreadEntries) -> NotListed {
-    match unread.message(folder) {
+fn no_file(reason: String, unread: Option<String>) -> NotListed {
+    match unread {
         Some(message) => Error::config("url", format!("{reason}; {message}")).into(),
         None => NotListed::NoFile(reason),
     }
+}
+
+/// Opens `folder`, the current one if it is empty. Errors name `key`.
+fn open_store(key: &str, folder: &str, options: &StoreOptions) -> Result<Store, Error> {
+    let folder = if folder.is_empty() { "." } else { folder };
+    Store::open(folder, options).map_err(|e| Error::config(key, e.to_string()))
 }
 
 fn unknown(url: &str) -> Error {

@@ -51,7 +51,7 @@ use crate::{
     download::Download,
     error::{Error, innermost_cause},
     file_change::{Known, Policy},
-    file_list::{FILES_GONE, FileList, Found, UNREAD_ENTRIES, UNSETTLED_FILE},
+    file_list::{FILES_GONE, FOLDERS_LEFT_OUT, FileList, Found, UNREAD_ENTRIES, UNSETTLED_FILE},
     file_marks::{self, Marks},
     infer::Survey,
     log_entries::Resumed,
@@ -314,7 +314,13 @@ impl Source for Files {
     /// Files that are gone, empty, too young or cannot be read: no batch may be committed then.
     fn run_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.list.notices.all();
-        let of_run = [FILES_GONE, UNREAD_ENTRIES, EMPTY_FILE, UNSETTLED_FILE];
+        let of_run = [
+            FILES_GONE,
+            UNREAD_ENTRIES,
+            FOLDERS_LEFT_OUT,
+            EMPTY_FILE,
+            UNSETTLED_FILE,
+        ];
         warnings.retain(|warning| of_run.contains(&warning.code.as_str()));
         warnings
     }

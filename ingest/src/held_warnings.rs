@@ -1,5 +1,6 @@
 //! Landed warnings that hold under the current settings.
 
+use feedline_http::without_users_of_urls;
 use feedline_schemas::{
     config::{CsvConfig, PaginationKind, SourceConfig},
     record::{join_path, split_path},
@@ -100,10 +101,16 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .filter(is_open)
         .filter(|warning| infer::has_open_columns(warning, config))
         .filter(|warning| infer::has_open_version(warning, config))
-        .map(|warning| infer::follow_settings(warning.clone(), config))
+        .map(|warning| infer::follow_settings(without_users(warning.clone()), config))
         .filter_map(|warning| infer::follow_missing_words(warning, config))
         .filter_map(|warning| infer::follow_rounded_digits(warning, config))
         .collect()
+}
+
+/// A warning without users and passwords of URLs, which those of earlier releases may have.
+pub(crate) fn without_users(mut warning: Warning) -> Warning {
+    warning.message = without_users_of_urls(&warning.message).into_owned();
+    warning
 }
 
 #[cfg(test)]
@@ -134,6 +141,17 @@ mod tests {
             held[0].message.contains("`contract.dates` is set, but"),
             "{held:?}"
         );
+    }
+
+    #[test]
+    fn a_password_of_an_earlier_configuration_is_not_shown() {
+        let config = crate::testing::config("http://h/", PaginationKind::Page);
+        let landed = warning(
+            "file_copied",
+            "`http://u:canary@h/a` is equal to `http://u:canary@h/b`",
+        );
+        let held = holding(&config, &[landed]);
+        assert_eq!(held[0].message, "`http://h/a` is equal to `http://h/b`");
     }
 
     #[test]

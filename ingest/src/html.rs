@@ -60,6 +60,7 @@ use self::{
     reader::{Contents, Readers, Rules},
     rows::EMPTY_ROW,
     selector_drift::Drift,
+    sitemap::Sitemap,
     sitemap_warnings::SitemapWarnings,
     visit::{Visit, Visitor},
     visits_ahead::VisitsAhead,
@@ -67,6 +68,7 @@ use self::{
 use crate::{
     context::Context,
     error::Error,
+    frontier::discovery::Discovery,
     log_entries::Resumed,
     raw::{Kept, Tape},
     source::{Crawled, Page, Requests, Source},
@@ -377,11 +379,7 @@ impl Crawl {
                 }
             }
             Visit::Sitemap(sitemap, validator) => {
-                // An empty one is requested in full again, so that its warning holds while it is empty.
-                let validator = validator.filter(|_| !sitemap.is_empty());
-                self.note(&at.url, validator, crawled);
-                skip(crawled, "sitemap");
-                self.walk.sitemap(&at, &sitemap, crawled);
+                self.take_sitemap(&at, &sitemap, validator, crawled);
             }
             Visit::Redirect(url) => self.walk.redirect(&at, url, crawled),
             Visit::Skipped(reason) => skip(crawled, reason),
@@ -406,6 +404,24 @@ impl Crawl {
             }
         }
         Ok(())
+    }
+
+    /// Adds the URLs of a sitemap.
+    fn take_sitemap(
+        &mut self,
+        at: &Discovery,
+        sitemap: &Sitemap,
+        validator: Option<Validator>,
+        crawled: &mut Crawled,
+    ) {
+        let others = self.walk.other_hosts(sitemap);
+        self.sitemap_warnings.look_at_hosts(&at.url, &others);
+        // One without a URL of the crawl is requested in full again, so that its warning holds meanwhile.
+        let has_hosts = sitemap.hosts().next().is_some();
+        let validator = validator.filter(|_| has_hosts && others.is_empty());
+        self.note(&at.url, validator, crawled);
+        skip(crawled, "sitemap");
+        self.walk.sitemap(at, sitemap, crawled);
     }
 
     /// Records the validator of a page, if the page may be requested again.

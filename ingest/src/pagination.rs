@@ -558,7 +558,7 @@ impl Paginator {
 
     fn wrong(&self, reason: String) -> Error {
         Error::Body {
-            url: redacted(&self.urls.base),
+            url: self.urls.shown_base(),
             reason,
         }
     }

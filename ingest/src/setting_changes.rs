@@ -12,10 +12,11 @@
 //!   distinguished.
 
 mod classes;
+mod url_user;
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
-use feedline_http::redacted;
+use feedline_http::{Secrets, redacted};
 use feedline_readers::value::shorten;
 use feedline_schemas::{
     amendment::{SettingChange, SettingsRecord},
@@ -27,7 +28,10 @@ use serde_json::Value;
 use tracing::warn;
 use url::Url;
 
-use self::classes::{Class, Effect, class_of};
+use self::{
+    classes::{Class, Effect, class_of},
+    url_user::{drops_user_info, may_drop_user_info},
+};
 use crate::{
     commit_log::{Commit, CommitLog},
     contract::{Before, Contract},
@@ -136,7 +140,11 @@ fn is_revealing(url: &Url) -> bool {
 ///
 /// # Errors
 /// [`Error::Config`] for a refused change, [`Error::Fenced`], [`Error::Storage`].
-pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<(), Error> {
+pub(crate) async fn adopt(
+    config: &SourceConfig,
+    log: &mut CommitLog,
+    secrets: &dyn Secrets,
+) -> Result<(), Error> {
     let now = recorded(config);
     let Some(last) = log.last().cloned() else {
         log.record(now);
@@ -164,7 +172,7 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
     } else {
         let position = &mut commit.state.position;
         for change in &mut changes {
-            change.effect = effect(config, change, position).map_err(|reason| {
+            change.effect = effect(config, change, position, secrets).map_err(|reason| {
                 let way = way_out(config, log, change, &reason);
                 Error::config(change.key.clone(), way)
             })?;
@@ -266,6 +274,7 @@ fn effect(
     config: &SourceConfig,
     change: &SettingChange,
     position: &mut Position,
+    secrets: &dyn Secrets,
 ) -> Result<String, String> {
     let effect = match class_of(&change.key) {
         Some(Class::Logged(effect)) => effect,
@@ -304,7 +313,7 @@ fn effect(
             )),
             _ => Ok(format!("it applies to unread files; {stays}")),
         },
-        Effect::Folder if drops_user_info(change) => Ok(format!(
+        Effect::Folder if drops_user_info(change, config, secrets) => Ok(format!(
             "it is the same URL without a user and a password; {stays}"
         )),
         Effect::Folder => {
@@ -322,25 +331,13 @@ fn effect(
                 ))
             } else if is_files {
                 Err("files are known by their addresses, so those of another folder would all be read as new ones".to_owned())
+            } else if may_drop_user_info(change, config) {
+                Err("the values of its query are known by a hash, which has a user and a password before the host too; if only these were removed, run once with `auth = { type = \"basic\", user = \"USER\", password = { env = \"VARIABLE\" } }` of the same two, and it counts as the same URL".to_owned())
             } else {
                 Err("another address may be another source, and its cursors are others".to_owned())
             }
         }
     }
-}
-
-/// Returns true if a URL has lost its user and password, and has no query: the record of the old one
-/// is its redacted form and a hash.
-fn drops_user_info(change: &SettingChange) -> bool {
-    let text = |value: &Option<String>| {
-        let value = value.as_deref().unwrap_or_default();
-        serde_json::from_str::<String>(value).unwrap_or_default()
-    };
-    let (before, after) = (text(&change.before), text(&change.after));
-    let Some((before, _)) = before.split_once(" xxh3:") else {
-        return false;
-    };
-    Url::parse(&after).is_ok_and(|after| after.query().is_none() && redacted(&after) == before)
 }
 
 /// First page of a run of pages that restarts.

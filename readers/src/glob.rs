@@ -15,6 +15,21 @@ pub fn matches(pattern: &str, path: &str) -> bool {
     )
 }
 
+/// Returns true if the path of a file below `folder`, at any depth, may match.
+pub fn may_match_below(pattern: &str, folder: &str) -> bool {
+    if folder.is_empty() {
+        return true;
+    }
+    let parts: Vec<&str> = pattern.split('/').collect();
+    // A first part of the pattern matches the folder, and the rest is left for names in it. A `**` at its end may
+    // match more of them.
+    let mut ends = parts.iter().enumerate().map(|(at, last)| (at + 1, *last));
+    ends.any(|(end, last)| {
+        let has_rest = end < parts.len() || last == "**";
+        has_rest && matches(&parts[..end].join("/"), folder)
+    })
+}
+
 fn name(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
@@ -105,5 +120,34 @@ mod tests {
             &["a/b/1.csv", "a/x/y/b/1.csv", "a/b/b/1.csv"],
             &["a/1.csv", "b/1.csv"],
         );
+    }
+
+    #[test]
+    fn files_below_a_folder_may_match_as_long_as_its_names_do() {
+        for (pattern, folder, expected) in [
+            ("**", "", true),
+            ("*.csv", "", true),
+            ("*.csv", "a", false),
+            ("**", "a/b", true),
+            ("**", "a/.b", false),
+            ("**/*.csv", "a/b", true),
+            ("a/**", "a", true),
+            ("a/**", "b", false),
+            ("a/**", "ab", false),
+            ("a*/*.csv", "ab", true),
+            ("a*/*.csv", "b", false),
+            ("a*/*.csv", "ab/c", false),
+            ("a/b/*.csv", "a", true),
+            ("a/b/*.csv", "a/b", true),
+            ("a/b/*.csv", "a/c", false),
+            ("a/**/z/*.csv", "a/x/y", true),
+            ("a/**/z/*.csv", "a/x/z", true),
+        ] {
+            assert_eq!(
+                may_match_below(pattern, folder),
+                expected,
+                "{pattern} {folder}"
+            );
+        }
     }
 }

@@ -16,7 +16,7 @@ use reqwest::{
 use url::Url;
 
 use super::{
-    Asking, NO_LISTING,
+    Asking, NO_LISTING, WebFolders,
     multistatus::{self, WebDavResource},
     refused, truncated,
 };
@@ -47,11 +47,10 @@ impl Asking {
             return Ok(answer);
         }
         let (mut head, body) = answer.into_parts();
-        let mut walk = WebDavWalk::new(root);
+        let mut walk = WebDavWalk::new(root, self.options.folders.clone());
         let body = body.bytes().await.map_err(|error| truncated(&error))?;
         walk.add("", &at, &body)?;
-        // A server that lists all levels has left out the members of a folder that it refuses.
-        let lists_all = walk.found.keys().any(|path| path.contains('/'));
+        let mut left_out = BTreeMap::new();
         while is_deep && let Some(folder) = walk.pending.pop() {
             let url = walk.url_of(&folder, true);
             let (answer, at) = self.follow(one_level(&request, &url)?).await?;
@@ -62,8 +61,10 @@ impl Asking {
             }
             let is_gone = [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&status);
             let url = redacted_location(url.as_str());
-            if is_gone || (lists_all && status == StatusCode::FORBIDDEN) {
+            // A server that lists all levels has left out the members of a folder that it refuses.
+            if is_gone || (walk.lists_all && status == StatusCode::FORBIDDEN) {
                 tracing::warn!(url, %status, "the server lists a folder and not its files: none of them are read");
+                left_out.insert(folder, status.as_u16());
                 continue;
             }
             if !status.is_success() {
@@ -80,6 +81,7 @@ impl Asking {
             url.set_path(&file.href);
             file.bytes = Some(self.size_of(&url).await?);
         }
+        self.options.folders.leave_out(left_out);
         head.headers.remove(CONTENT_LENGTH);
         let body = multistatus::write(walk.found.values());
         Ok(HttpResponse::from_parts(head, HttpResponseBody::from(body)))
@@ -128,6 +130,9 @@ fn set_url(request: &mut HttpRequest, url: &Url) -> Result<(), HttpError> {
 /// The resources of a folder and of the folders below it.
 struct WebDavWalk {
     root: Url,
+    folders: WebFolders,
+    /// True if the response for the root has resources in folders below it.
+    lists_all: bool,
     /// By path below the root, decoded. The path of the root is empty.
     found: BTreeMap<String, WebDavResource>,
     /// Folders that were requested, or are pending.
@@ -137,7 +142,7 @@ struct WebDavWalk {
 }
 
 impl WebDavWalk {
-    fn new(root: Url) -> Self {
+    fn new(root: Url, folders: WebFolders) -> Self {
         let folder = WebDavResource {
             href: root.path().to_owned(),
             is_folder: true,
@@ -145,6 +150,8 @@ impl WebDavWalk {
         };
         Self {
             root,
+            folders,
+            lists_all: false,
             found: BTreeMap::from([(String::new(), folder)]),
             known: BTreeSet::from([String::new()]),
             pending: Vec::new(),
@@ -170,15 +177,19 @@ impl WebDavWalk {
                     "its server lists `{shown}`, which is not below it; set `url` to the path that the server has for the folder"
                 )));
             };
+            resource.is_folder |= path.is_empty();
+            let path = joined(folder, path);
+            self.lists_all |= folder.is_empty() && path.contains('/');
+            if self.is_unwanted(&path, &resource) {
+                continue;
+            }
             if let Some(status) = &resource.refused {
                 return Err(refused(format!(
                     "its server lists `{shown}` with the status `{status}`; {NO_ACCESS}"
                 )));
             }
-            resource.is_folder |= path.is_empty();
-            let path = joined(folder, path);
             resource.href = self.url_of(&path, resource.is_folder).path().to_owned();
-            if resource.is_folder {
+            if resource.is_folder && self.folders.wants(&path) {
                 folders.push(path.clone());
             }
             self.found.insert(path, resource);
@@ -187,6 +198,14 @@ impl WebDavWalk {
             self.request_unlisted(folder)?;
         }
         Ok(())
+    }
+
+    /// Returns true for a resource in a folder without wanted files, and for such a folder that the server refuses.
+    fn is_unwanted(&self, path: &str, resource: &WebDavResource) -> bool {
+        let around = path.rsplit_once('/').map_or("", |(around, _)| around);
+        // A refused resource has no properties, so that only its URL shows that it is a folder.
+        let is_refused_folder = resource.refused.is_some() && resource.href.ends_with('/');
+        !self.folders.wants(around) || (is_refused_folder && !self.folders.wants(path))
     }
 
     /// Makes a folder pending, if it has no members and was not requested.
@@ -312,22 +331,30 @@ mod tests {
         listing(&(entry(&folder) + &members))
     }
 
-    fn store_of(server: &Scripted) -> object_store::http::HttpStore {
+    fn store_of(server: &Scripted, folders: &WebFolders) -> object_store::http::HttpStore {
+        let options = WebOptions {
+            folders: folders.clone(),
+            ..WebOptions::default()
+        };
         HttpBuilder::new()
             .with_url(server.url.as_str())
             .with_client_options(ClientOptions::new().with_allow_http(true))
-            .with_http_connector(StoreConnector::new(
-                &server.url,
-                &WebOptions::default(),
-                false,
-            ))
+            .with_http_connector(StoreConnector::new(&server.url, &options, false))
             .build()
             .unwrap()
     }
 
     /// Lists `/d` with all folders below it: paths and sizes, or the reason of a refusal.
     async fn list(server: &Scripted) -> Result<Vec<(String, u64)>, String> {
-        let store = store_of(server);
+        list_wanted(server, &WebFolders::default()).await
+    }
+
+    /// Lists `/d` with the wanted folders below it.
+    async fn list_wanted(
+        server: &Scripted,
+        folders: &WebFolders,
+    ) -> Result<Vec<(String, u64)>, String> {
+        let store = store_of(server, folders);
         let found = store.list(Some(&Path::from("d"))).try_collect::<Vec<_>>();
         let found = found.await.map_err(|error| refusal(&error).unwrap())?;
         let found = found
@@ -377,7 +404,8 @@ mod tests {
     #[tokio::test]
     async fn the_files_of_one_folder_need_one_request() {
         let server = Scripted::answering(|_, request| one_level_of(request)).await;
-        let (store, folder) = (store_of(&server), Path::from("d"));
+        let store = store_of(&server, &WebFolders::default());
+        let folder = Path::from("d");
         let found = store.list_with_delimiter(Some(&folder)).await.unwrap();
         assert_eq!(found.objects.len(), 1);
         assert_eq!(found.common_prefixes.len(), 2);
@@ -436,9 +464,34 @@ mod tests {
                 _ => answer(status, ""),
             })
             .await;
-            let found = list(&server).await.unwrap();
+            let folders = WebFolders::default();
+            let found = list_wanted(&server, &folders).await.unwrap();
             assert_eq!(found.len(), count, "{found:?}");
             assert_eq!(server.targets(), ["/d", "/d/e/"]);
+            let number = status.split(' ').next().unwrap().parse().unwrap();
+            let expected = BTreeMap::from([("e".to_owned(), number)]);
+            assert_eq!(folders.left_out(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_without_wanted_files_is_not_requested_and_may_be_refused() {
+        let refused = "<D:response><D:href>/d/shut/</D:href>\
+                       <D:status>HTTP/1.1 403 Forbidden</D:status></D:response>";
+        // One with a file in a folder that is not wanted, as of a server that lists all levels.
+        for more in ["", &with_properties("/d/shut/x.csv", "<D:resourcetype/>")] {
+            let more = refused.to_owned() + more;
+            let server = Scripted::answering(move |_, request| match &*folder_of(request) {
+                "/d/" => listing(&(entry("/d/") + &entry("/d/e/") + &entry("/d/closed/") + &more)),
+                "/d/e/" => listing(&(entry("/d/e/") + &entry("/d/e/b.csv") + &entry("/d/e/f/"))),
+                _ => answer("403 Forbidden", ""),
+            })
+            .await;
+            let folders = WebFolders::with_filter(|folder| folder == "e");
+            let found = list_wanted(&server, &folders).await.unwrap();
+            assert_eq!(found, [("d/e/b.csv".to_owned(), 9)]);
+            assert_eq!(server.targets(), ["/d", "/d/e/"]);
+            assert!(folders.left_out().is_empty());
         }
     }
 

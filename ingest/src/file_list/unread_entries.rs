@@ -53,9 +53,8 @@ fn may_match(pattern: &str, entry: &SkippedEntry) -> bool {
         SkipReason::DeadLink | SkipReason::FolderLoop => true,
         SkipReason::NotUtf8 | SkipReason::NotAFile => false,
     };
-    let mut folders = pattern.match_indices('/').map(|(at, _)| &pattern[..at]);
     glob::matches(pattern, &entry.path)
-        || (may_be_folder && folders.any(|folder| glob::matches(folder, &entry.path)))
+        || (may_be_folder && glob::may_match_below(pattern, &entry.path))
 }
 
 const fn describe(reason: SkipReason) -> &'static str {

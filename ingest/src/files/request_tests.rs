@@ -453,6 +453,10 @@ async fn files_below_folders_are_found_on_a_server_that_lists_one_level() {
     // A pattern of one folder needs no other.
     let report = bring_url(&format!("{}d/*.csv", server.url), "").await;
     assert_eq!(report.unwrap().rows, 1);
+    // Nor does one that the refused folder cannot match.
+    let report = bring_url(&format!("{}d/e*/*.csv", server.url), "").await;
+    assert_eq!(report.unwrap().rows, 1);
+    assert!(server.targets().iter().all(|target| target != "/d/closed/"));
     for place in ["d/", "d/**/*.csv"] {
         let error = bring_url(&format!("{}{place}", server.url), "").await;
         let error = error.unwrap_err().to_string();

@@ -1,5 +1,7 @@
 //! Traversal of a crawl: selects the found URLs to follow.
 
+use std::collections::BTreeSet;
+
 use feedline_schemas::config::CrawlConfig;
 use url::Url;
 
@@ -64,6 +66,18 @@ impl LinkPolicy {
             let link = page(url, at.depth.saturating_add(1));
             self.offer(url, link, Admission::Scope, crawled);
         }
+    }
+
+    /// Hosts of the URLs of a sitemap, if none of them is a host of the crawl; otherwise empty.
+    pub(super) fn other_hosts(&self, sitemap: &Sitemap) -> BTreeSet<String> {
+        let mut others = BTreeSet::new();
+        for host in sitemap.hosts() {
+            if self.frontier.of_host(&host).is_some() {
+                return BTreeSet::new();
+            }
+            others.insert(host);
+        }
+        others
     }
 
     /// Adds the URLs of a sitemap.

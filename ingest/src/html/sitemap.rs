@@ -25,6 +25,12 @@ impl Sitemap {
     pub(super) fn is_empty(&self) -> bool {
         self.urls.iter().all(String::is_empty)
     }
+
+    /// Hosts of its URLs; none for a URL without a scheme and a host.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = String> {
+        let urls = self.urls.iter().filter_map(|url| Url::parse(url).ok());
+        urls.filter_map(|url| url.host_str().map(ToOwned::to_owned))
+    }
 }
 
 /// Returns true if `url` is that of a robots.txt.

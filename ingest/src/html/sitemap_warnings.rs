@@ -1,4 +1,6 @@
-//! Warnings of sitemaps that give no URL: absent ones, disallowed ones, and empty ones.
+//! Warnings of sitemaps that give no URL: absent ones, disallowed ones, empty ones, and those of other hosts.
+
+use std::collections::BTreeSet;
 
 use feedline_http::redacted;
 use feedline_schemas::report::Warning;
@@ -15,8 +17,14 @@ use crate::warnings::WarningChange;
 const MISSING_SITEMAP: &str = "missing_sitemap";
 /// Code of the warning of sitemaps that exist, or may exist, and give no URL.
 const EMPTY_SITEMAP: &str = "empty_sitemap";
-/// Key that changes them.
+/// Code of the warning of sitemaps whose URLs are all of hosts that the crawl does not follow.
+const SITEMAP_OF_OTHER_HOSTS: &str = "sitemap_of_other_hosts";
+/// Key that changes the first two.
 const KEY: &str = "crawl.sitemaps";
+/// Key that changes the last one.
+const HOSTS_KEY: &str = "crawl.hosts";
+/// Most hosts of a sitemap that a message names.
+const NAMED_HOSTS: usize = 5;
 /// Remedy after rows have landed.
 const LATER: &str = "before rows land (afterwards with `feedline ingest reset`)";
 
@@ -28,6 +36,8 @@ pub(super) struct SitemapWarnings {
     missing: Vec<String>,
     /// Addresses of others, each with the reason.
     empty: Vec<String>,
+    /// Addresses of those with URLs of other hosts alone, each with the hosts.
+    of_other_hosts: Vec<String>,
     /// True if an earlier run has visited the first URLs of the crawl.
     is_resumed: bool,
     /// True if a visit failed, so that its sitemap may be absent or empty.
@@ -54,7 +64,10 @@ impl SitemapWarnings {
                 self.has_unknown = true;
                 "the robots.txt of its host cannot be read"
             }
-            Visit::Sitemap(sitemap, _) if !sitemap.is_empty() => return,
+            Visit::Sitemap(sitemap, _) if sitemap.hosts().next().is_some() => return,
+            Visit::Sitemap(sitemap, _) if !sitemap.is_empty() => {
+                "none of its URLs has a scheme and a host"
+            }
             Visit::Sitemap(..) if Url::parse(url).is_ok_and(|url| is_robots_txt(&url)) => {
                 "it has no `Sitemap:` line"
             }
@@ -73,6 +86,37 @@ impl SitemapWarnings {
         self.add_empty(&shown(url), reason);
     }
 
+    /// Records the hosts of a sitemap that has only URLs of `others`, which the crawl does not follow, and logs it.
+    /// Does nothing without hosts.
+    pub(super) fn look_at_hosts(&mut self, url: &str, others: &BTreeSet<String>) {
+        if others.is_empty() {
+            return;
+        }
+        let named = others.iter().take(NAMED_HOSTS);
+        let named: Vec<String> = named.map(|host| format!("`{host}`")).collect();
+        let hosts = match others.len() - named.len() {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        };
+        let name = shown(url);
+        tracing::warn!(
+            code = SITEMAP_OF_OTHER_HOSTS,
+            key = HOSTS_KEY,
+            "sitemap `{name}` has URLs of other hosts only: {hosts}"
+        );
+        self.of_other_hosts.push(format!("`{name}` ({hosts})"));
+        let have = match self.of_other_hosts.len() {
+            1 => "has",
+            _ => "have",
+        };
+        let message = format!(
+            "{} {have} only URLs of hosts that are not of this crawl, so none of them is requested; if they should be, name the hosts in this key, otherwise leave the sitemap out of `{KEY}`, {LATER}{}",
+            self.of_other_hosts.join(", "),
+            self.earlier()
+        );
+        self.raise(SITEMAP_OF_OTHER_HOSTS, HOSTS_KEY, message);
+    }
+
     fn add_missing(&mut self, name: &str) {
         tracing::warn!(
             code = MISSING_SITEMAP,
@@ -89,7 +133,7 @@ impl SitemapWarnings {
             self.missing.join(", "),
             self.earlier()
         );
-        self.raise(MISSING_SITEMAP, message);
+        self.raise(MISSING_SITEMAP, KEY, message);
     }
 
     fn add_empty(&mut self, name: &str, reason: &str) {
@@ -108,7 +152,7 @@ impl SitemapWarnings {
             self.empty.join(", "),
             self.earlier()
         );
-        self.raise(EMPTY_SITEMAP, message);
+        self.raise(EMPTY_SITEMAP, KEY, message);
     }
 
     const fn earlier(&self) -> &'static str {
@@ -119,10 +163,10 @@ impl SitemapWarnings {
     }
 
     /// Replaces the change of this warning that was not taken yet.
-    fn raise(&mut self, code: &'static str, message: String) {
+    fn raise(&mut self, code: &'static str, key: &str, message: String) {
         self.changes
             .retain(|change| !matches!(change, WarningChange::Raise(held) if held.code == code));
-        let warning = Warning::new(code, message).with_key(KEY);
+        let warning = Warning::new(code, message).with_key(key);
         self.changes.push(WarningChange::Raise(warning));
     }
 
@@ -134,6 +178,7 @@ impl SitemapWarnings {
         for (code, names) in [
             (MISSING_SITEMAP, &self.missing),
             (EMPTY_SITEMAP, &self.empty),
+            (SITEMAP_OF_OTHER_HOSTS, &self.of_other_hosts),
         ] {
             if names.is_empty() {
                 self.changes.push(WarningChange::Lift(code));
@@ -237,6 +282,13 @@ mod tests {
         check("http://h/a.xml", &list, "it has no `url` with a `loc`");
         check("http://h/a.xml", &index, "it has no `sitemap` with a `loc`");
         check("http://h/robots.txt", &index, "it has no `Sitemap:` line");
+        let relative = Sitemap {
+            urls: vec!["/a".to_owned()],
+            is_index: false,
+        };
+        let relative = Visit::Sitemap(relative, None);
+        let reason = "none of its URLs has a scheme and a host";
+        check("http://h/a.xml", &relative, reason);
         let disallowed = Visit::Skipped(ROBOTS);
         check("http://h/a.xml", &disallowed, "robots.txt disallows it");
     }

@@ -4,7 +4,6 @@
 //! end is a reached total, a boolean, a next cursor that is named and empty, or a page after the
 //! last one: empty, the last one again, or refused.
 
-use feedline_http::redacted;
 use feedline_schemas::{
     commit::{PageRun, ShortPage},
     config::{Pagination, PaginationKind},
@@ -284,7 +283,7 @@ impl Paginator {
         };
         match (contents.has_more, lacks) {
             (Some(true), Some(lacks)) => Err(Error::Incomplete {
-                url: redacted(&self.urls.base),
+                url: self.urls.shown_base(),
                 reason: format!(
                     "page {} has {lacks}, and `{path}` (`pagination.has_more_path`) says that there are further pages; run again, or check `pagination`",
                     self.page_number(page)

@@ -4,7 +4,6 @@
 //! proves little; at a multiple of [`ROUND`] records it is trusted. Without a total, numbers at
 //! which many APIs stop are only reported.
 
-use feedline_http::redacted;
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::PageRun,
@@ -97,7 +96,7 @@ impl Paginator {
                     "{}{total} records have come, and at `pagination.max_records` = {most} the API stops; ask for less at a time: by `slices` if the API takes a range, by `for_each`, or by `params` in sources of their own",
                     run.records
                 );
-                let url = redacted(&self.urls.base);
+                let url = self.urls.shown_base();
                 Err(Error::Incomplete { url, reason })
             }
             _ => Ok(()),
@@ -270,7 +269,7 @@ impl Paginator {
             ),
         };
         Error::Incomplete {
-            url: redacted(&self.urls.base),
+            url: self.urls.shown_base(),
             reason: format!(
                 "{received} of {total} records have come, a number at which APIs stop{zero}; {way}; if these are all and the total is an estimate, remove `pagination.total_path` or `pagination.total_header`"
             ),

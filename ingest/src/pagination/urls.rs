@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use feedline_http::without_param;
+use feedline_http::{redacted, without_param};
 
 /// Allowed URLs of next pages.
 #[derive(Debug)]
@@ -15,6 +15,12 @@ pub(super) struct NextUrls {
 }
 
 impl NextUrls {
+    /// The URL of the source for messages, with its placeholders as they are written, such as `{+repo}`.
+    pub(super) fn shown_base(&self) -> String {
+        let shown = redacted(&self.base);
+        shown.replace("%7B", "{").replace("%7D", "}")
+    }
+
     /// Cursor of the page at `target`, as written in a page at `page`. It has no origin where that
     /// is the source's own.
     pub(super) fn followed(&self, page: &Url, target: &str) -> Result<String, String> {
@@ -95,4 +101,19 @@ pub(crate) fn with_query<'a>(
         url.query_pairs_mut().extend_pairs(query);
     }
     url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_of_the_url_are_shown_as_they_are_written() {
+        let urls = NextUrls {
+            base: Url::parse("http://u:pw@h/{+repo}/a%20b/{day}?key=geheim").unwrap(),
+            origins: Vec::new(),
+            hidden: None,
+        };
+        assert_eq!(urls.shown_base(), "http://h/{+repo}/a%20b/{day}?key=***");
+    }
 }

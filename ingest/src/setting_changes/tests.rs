@@ -224,31 +224,3 @@ fn a_body_is_recorded_as_a_hash_that_no_reference_to_a_secret_changes() {
     assert_ne!(json("A"), of("body.json = { q = \"geheim3\" }"));
     assert!(form("A").contains_key("body.form.q") && !form("A").contains_key("body.form.key"));
 }
-
-#[test]
-fn a_url_without_its_former_user_is_the_same_url() {
-    let of = |url: &str| {
-        let text = format!(
-            "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = '{url}'\n"
-        );
-        let config = feedline_schemas::config::load("p", &text, &[]).unwrap();
-        Some(recorded(&config.config.source[0])["url"].clone())
-    };
-    for (before, after, expected) in [
-        ("http://u:pw@h/x/*.csv", "http://h/x/*.csv", true),
-        ("http://u@h", "http://h", true),
-        ("http://u:pw@h/x", "http://h/y", false),
-        ("http://h/x", "http://h/y", false),
-        ("http://h/x?token=a", "http://h/x", false),
-        // The values of a query are stored as a hash, with the user.
-        ("http://u:pw@h/x?a=b", "http://h/x?a=b", false),
-    ] {
-        let change = SettingChange {
-            key: "url".to_owned(),
-            before: of(before),
-            after: of(after),
-            effect: String::new(),
-        };
-        assert_eq!(drops_user_info(&change), expected, "{before} {after}");
-    }
-}

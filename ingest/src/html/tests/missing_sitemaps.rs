@@ -93,3 +93,38 @@ async fn a_disallowed_sitemap_and_one_without_urls_are_named_and_an_empty_body_i
         assert!(warning.message.contains(&part), "{warning:?}");
     }
 }
+
+#[tokio::test]
+async fn a_sitemap_of_other_hosts_is_a_warning_with_their_names_until_one_is_admitted() {
+    let map = |host: &str| format!("<urlset><url><loc>http://{host}/a</loc></url></urlset>");
+    let xml = |body: &str| answer("200 OK\r\nContent-Type: application/xml", body);
+    let server = Scripted::answering(move |_, head| {
+        let host = head.split("host: ").nth(1).unwrap();
+        let host = host.split("\r\n").next().unwrap();
+        match head.split(' ').nth(1).unwrap() {
+            "/" => html(&article("home", &[])),
+            "/other.xml" => xml(&map("www.example.invalid")),
+            "/both.xml" => {
+                xml(&(map("cdn.example.invalid") + &map(host)).replace("</urlset><urlset>", ""))
+            }
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await;
+    let mut config = config(&server);
+    let of = |path: &str| server.url.join(path).unwrap().to_string();
+    config.crawl.sitemaps = vec![of("other.xml"), of("both.xml")];
+    let found = crawl(&config).await.unwrap();
+    let [warning] = found.warnings.as_slice() else {
+        panic!("{:?}", found.warnings)
+    };
+    assert_eq!(warning.code, "sitemap_of_other_hosts");
+    assert_eq!(warning.key.as_deref(), Some("crawl.hosts"));
+    let begin = format!(
+        "`{}` (`www.example.invalid`) has only URLs",
+        of("other.xml")
+    );
+    assert!(warning.message.starts_with(&begin), "{warning:?}");
+    config.crawl.sitemaps = vec![of("both.xml")];
+    assert_eq!(crawl(&config).await.unwrap().warnings, []);
+}
