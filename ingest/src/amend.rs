@@ -143,4 +143,6 @@ mod merged_batch_tests;
 #[cfg(test)]
 mod merged_children_tests;
 #[cfg(test)]
+mod reread_tests;
+#[cfg(test)]
 mod tests;

@@ -26,14 +26,38 @@ impl EntryTotals {
             pages: totals.pages,
         }
     }
+
+    /// The totals with their names.
+    const fn list(self) -> [(&'static str, u64); 4] {
+        [
+            ("rows", self.rows),
+            ("duplicates", self.duplicates),
+            ("rejected", self.rejected),
+            ("pages", self.pages),
+        ]
+    }
 }
 
-/// First count of an entry, as it was written, that contradicts its files or the totals `before` it.
-/// Entries that take rows of earlier ones back are not compared.
+/// First count of an entry, as it was written, that contradicts its files, the rows that it supersedes, or the
+/// totals `before` it. Entries that take earlier ones back are not compared.
 pub(crate) fn find_wrong_count(before: EntryTotals, entry: &CommitEntry) -> Option<String> {
-    if entry.version != COMMIT.version || !is_plain(entry) {
+    if entry.version != COMMIT.version || takes_back(entry) {
         return None;
     }
+    if !entry.is_amendment() {
+        return find_wrong_batch(before, entry);
+    }
+    let moves_files = !entry.compacted.is_empty() || !entry.expired.is_empty();
+    let totals = EntryTotals::of(entry).list().into_iter();
+    let mut sums = totals.zip(before.list()).filter(|_| moves_files);
+    let ((name, total), (_, before)) = sums.find(|((_, total), (_, before))| total != before)?;
+    Some(format!(
+        "its `state.totals.{name}` is {total}, and not the {before} before it: files that are merged or expire leave it as it is"
+    ))
+}
+
+/// The same of an entry that lands a batch.
+fn find_wrong_batch(before: EntryTotals, entry: &CommitEntry) -> Option<String> {
     let counts = &entry.counts;
     let files = [
         ("rows", counts.rows, &entry.files, "data files"),
@@ -48,42 +72,45 @@ pub(crate) fn find_wrong_count(before: EntryTotals, entry: &CommitEntry) -> Opti
             ));
         }
     }
-    let totals = EntryTotals::of(entry);
-    let sums = [
-        ("rows", totals.rows, before.rows, counts.rows),
-        (
-            "duplicates",
-            totals.duplicates,
-            before.duplicates,
-            counts.duplicates,
-        ),
-        (
-            "rejected",
-            totals.rejected,
-            before.rejected,
-            counts.rejected,
-        ),
-        ("pages", totals.pages, before.pages, counts.pages),
+    let superseded = entry.replaced.iter().map(|replaced| replaced.rows);
+    let superseded = superseded.fold(0, u64::saturating_add);
+    if counts.superseded != superseded {
+        return Some(format!(
+            "its `counts.superseded` is {}, and the files that it replaces lose {}",
+            counts.superseded,
+            counted(superseded, "row")
+        ));
+    }
+    let added = [
+        counts.rows,
+        counts.duplicates,
+        counts.rejected,
+        counts.pages,
     ];
-    for (name, total, before, count) in sums {
-        if before.checked_add(count) != Some(total) {
+    let totals = EntryTotals::of(entry).list().into_iter();
+    for (((name, total), (_, before)), count) in totals.zip(before.list()).zip(added) {
+        // Superseded rejects are in no count of the entry.
+        if name == "rejected" && !entry.replaced.is_empty() {
+            continue;
+        }
+        let superseded = if name == "rows" { superseded } else { 0 };
+        let sum = before.checked_add(count);
+        if sum.map(|sum| sum.saturating_sub(superseded)) != Some(total) {
+            let less = match superseded {
+                0 => String::new(),
+                _ => format!(", less {superseded} superseded"),
+            };
             return Some(format!(
-                "its `state.totals.{name}` is {total}, and not the sum of {before} before it and its own {count}"
+                "its `state.totals.{name}` is {total}, and not the sum of {before} before it and its own {count}{less}"
             ));
         }
     }
     None
 }
 
-/// Returns true for an entry that changes no earlier one.
-fn is_plain(entry: &CommitEntry) -> bool {
-    entry.replaced.is_empty()
-        && entry.compacted.is_empty()
-        && entry.withdrawn.is_empty()
-        && entry.expired.is_empty()
-        && entry.reset_to.is_none()
-        && entry.rewound_to.is_none()
-        && !entry.is_amendment()
+/// Returns true for an entry after which earlier ones no longer count as they did.
+fn takes_back(entry: &CommitEntry) -> bool {
+    !entry.withdrawn.is_empty() || entry.reset_to.is_some() || entry.rewound_to.is_some()
 }
 
 fn count_rows(files: &[DataFile]) -> u64 {
@@ -93,7 +120,11 @@ fn count_rows(files: &[DataFile]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{decode, ids::Hash128};
+    use feedline_schemas::{
+        commit::{BatchCounts, Replaced},
+        decode,
+        ids::{Hash128, Sequence},
+    };
 
     use super::*;
 
@@ -134,6 +165,56 @@ mod tests {
         change(&mut entry);
         let found = find_wrong_count(before, &entry);
         assert_eq!(found.as_deref(), expected);
+    }
+
+    #[test]
+    fn superseded_rows_are_taken_from_the_total_of_a_batch() {
+        // The batch supersedes five rows of an earlier one.
+        let supersede = |entry: &mut CommitEntry, total: u64| {
+            let replaced = Replaced {
+                rows: 5,
+                ..Replaced::same_rows(Sequence::new(0), Vec::new())
+            };
+            entry.replaced = vec![replaced];
+            entry.counts.superseded = 5;
+            entry.state.totals.rows = total;
+        };
+        check(|entry| supersede(entry, 5), None);
+        // A reject of the earlier batch no longer counts.
+        let without_reject = |entry: &mut CommitEntry| {
+            supersede(entry, 5);
+            entry.state.totals.rejected = 0;
+        };
+        check(without_reject, None);
+        let message = "its `state.totals.rows` is 10, and not the sum of 7 before it and its own 3, less 5 superseded";
+        check(|entry| supersede(entry, 10), Some(message));
+        let other_count = |entry: &mut CommitEntry| {
+            supersede(entry, 5);
+            entry.counts.superseded = 4;
+        };
+        let message = "its `counts.superseded` is 4, and the files that it replaces lose 5 rows";
+        check(other_count, Some(message));
+        let other_file = |entry: &mut CommitEntry| {
+            supersede(entry, 5);
+            entry.files[0].rows = 9;
+        };
+        let message = "its `counts.rows` is 3, and its data files have 10 rows";
+        check(other_file, Some(message));
+    }
+
+    #[test]
+    fn files_that_expire_leave_the_totals_as_they_are() {
+        let expire = |entry: &mut CommitEntry, rows: u64| {
+            entry.expired = vec!["superseded/a".to_owned()];
+            (entry.files, entry.rejects) = (Vec::new(), Vec::new());
+            entry.counts = BatchCounts::default();
+            let totals = &mut entry.state.totals;
+            (totals.rows, totals.duplicates) = (rows, 0);
+            (totals.rejected, totals.pages) = (0, 2);
+        };
+        check(|entry| expire(entry, 7), None);
+        let message = "its `state.totals.rows` is 8, and not the 7 before it: files that are merged or expire leave it as it is";
+        check(|entry| expire(entry, 8), Some(message));
     }
 
     #[test]

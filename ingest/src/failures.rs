@@ -52,14 +52,18 @@ async fn add(context: &Context, config: &SourceConfig, error: &Error) -> Result<
         failures: before.as_ref().map_or(0, |before| before.failures) + 1,
         since_unix_s: before.map_or(now_s, |before| before.since_unix_s),
         last_unix_s: now_s,
-        error: masks.mask(&error.to_string()),
+        error: masks.mask_message(&error.to_string()),
     };
     let bytes = Bytes::from(encode(&failed));
     landing.put(FAILED_RUNS, bytes).await?;
     Ok(())
 }
 
-async fn forget(landing: &Store) -> Result<(), Error> {
+/// Removes the failed runs of the source at `landing`.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn forget(landing: &Store) -> Result<(), Error> {
     if landing.get_opt(FAILED_RUNS).await?.is_some() {
         landing.delete(FAILED_RUNS).await?;
     }

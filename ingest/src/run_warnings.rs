@@ -15,7 +15,12 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{context::Context, error::Error, held_warnings::holding, landing_folder::landing};
+use crate::{
+    context::Context,
+    error::Error,
+    held_warnings::{holding, without_users},
+    landing_folder::landing,
+};
 
 /// Warnings of a run that the state of the log does not have.
 #[derive(Debug, Default)]
@@ -93,6 +98,17 @@ async fn write(context: &Context, source: &Name, found: &FoundWarnings) -> Resul
     Ok(())
 }
 
+/// Removes the warnings of the last run of the source at `landing`.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn forget(landing: &Store) -> Result<(), Error> {
+    if landing.get_opt(WARNINGS_FILE).await?.is_some() {
+        landing.delete(WARNINGS_FILE).await?;
+    }
+    Ok(())
+}
+
 fn codes_of(warnings: &[Warning]) -> BTreeSet<&str> {
     warnings
         .iter()
@@ -116,7 +132,7 @@ pub(crate) async fn add_to(
     let mut codes = Vec::with_capacity(found.warnings.len());
     for warning in found.warnings {
         codes.push(warning.code.clone());
-        replace_warning(warnings, warning);
+        replace_warning(warnings, without_users(warning));
     }
     Ok(Some(LastRunWarnings {
         run_id: found.run_id,

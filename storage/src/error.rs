@@ -3,6 +3,7 @@
 use std::io;
 
 use feedline_schemas::{Classified, ErrorKind};
+use object_store::path;
 
 /// Reason and remedy where a bucket is missing.
 pub(crate) const NO_BUCKET: &str =
@@ -183,6 +184,11 @@ impl Error {
             object_store::Error::NotFound { .. } => Self::NotFound { url },
             object_store::Error::PermissionDenied { source, .. }
             | object_store::Error::Unauthenticated { source, .. } => Self::Denied { url, source },
+            object_store::Error::InvalidPath { source } => Self::Refused {
+                operation,
+                url,
+                reason: describe_invalid_key(&source),
+            },
             source => match feedline_http::refusal(&source) {
                 Some(reason) => Self::Refused {
                     operation,
@@ -195,6 +201,51 @@ impl Error {
                     source,
                 },
             },
+        }
+    }
+}
+
+/// Reason and remedy where the key of an object is no path: a listing of an object store ends at it.
+fn describe_invalid_key(cause: &path::Error) -> String {
+    let (key, fault) = match cause {
+        path::Error::EmptySegment { path } => (path, "an empty part between two `/`"),
+        path::Error::BadSegment { path, .. } => (
+            path,
+            "a part that is `.` or `..`, or has a control character",
+        ),
+        other => return format!("an object there has a key that is no path: {other}"),
+    };
+    format!(
+        "the key `{}` of an object there has {fault}, and objects with such keys cannot be listed or read; rename or delete it, or choose a folder that it is not in",
+        key.escape_debug()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_no_path_is_named_with_a_way_on_and_not_retried() {
+        for (key, part) in [
+            (
+                "in//a.csv",
+                "the key `in//a.csv` of an object there has an empty part",
+            ),
+            (
+                "in/../a.csv",
+                "the key `in/../a.csv` of an object there has a part that is",
+            ),
+        ] {
+            let source = path::Path::parse(key).unwrap_err().into();
+            let error = Error::remote("list", "s3://b/in".to_owned(), source);
+            let text = error.to_string();
+            assert!(
+                text.starts_with("cannot list `s3://b/in`: the key"),
+                "{text}"
+            );
+            assert!(text.contains(part), "{text}");
+            assert!(!error.is_retryable() && !error.is_not_found());
         }
     }
 }

@@ -91,7 +91,7 @@ pub async fn reread(
             plan_existing(&amending, what, existing.as_ref(), &mut unused).await?;
         }
         // Changed settings apply to the re-read data.
-        adopt(amending.config, &mut amending.log)
+        adopt(amending.config, &mut amending.log, &*context.secrets)
             .await
             .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
     }

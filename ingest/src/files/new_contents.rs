@@ -10,9 +10,11 @@ use super::{
     known_columns::KnownColumns,
     new_file_list,
     open_file::{OpenFile, Opened},
+    page_builder::Gathered,
 };
 use crate::{
-    context::Context, error::Error, file_change::Policy, file_list::Found, log_entries::Resumed,
+    blocking::blocking, context::Context, error::Error, file_change::Policy, file_list::Found,
+    log_entries::Resumed,
 };
 
 /// Reason for refusing to read a file again that has lost its rows.
@@ -32,11 +34,11 @@ pub(crate) async fn list_existing(
 }
 
 /// Checks that the `existing` files at `urls` can be read again: that each has a landed column of the
-/// source, as a changed file must. Those in `with_rows` have landed rows and may not be empty, nor, if
-/// they have another hash now than then, without a record.
+/// source, as a changed file must, and can be read to its end. Those in `with_rows` have landed rows and
+/// may not be empty, nor, if they have another hash now than then, without a record.
 ///
 /// # Errors
-/// [`Error::File`] for a file that a run would refuse, and those of opening the files.
+/// [`Error::File`] for a file that a run would refuse, and those of reading the files.
 pub(crate) async fn check_new_contents(
     config: &SourceConfig,
     context: &Context,
@@ -58,6 +60,18 @@ pub(crate) async fn check_new_contents(
         }
         let supersedes = landed.is_some_and(|hash| *hash != Some(open.mark().hash));
         columns.check_names(&open, supersedes, &config.contract, &Notices::default())?;
+        read_to_end(*open).await?;
+    }
+    Ok(())
+}
+
+/// Reads the records of a file, and drops them: one that is damaged in the middle fails here.
+///
+/// # Errors
+/// [`Error::File`] for a file that cannot be read to its end.
+async fn read_to_end(mut open: OpenFile) -> Result<(), Error> {
+    while !open.is_over() {
+        (open, _) = blocking(move || open.page(Gathered::new(u64::MAX))).await?;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Warning about records that landed in a run without a value in a required column.
+//! Warnings about records that landed without a value in a required column: in a run, and in all.
 
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
     commit::{Decisions, Noted},
     config::{ContractConfig, SourceConfig},
+    ids::Name,
     report::Warning,
 };
 
@@ -16,13 +17,29 @@ const REQUIRED_MISSING: &str = "required_missing";
 /// Most columns that the warning names.
 const NAMED: usize = 5;
 
-/// Records of a run that landed without a value in a required column: their number by column, and
-/// the sample of the first batch.
+/// Records that landed without a value in a required column: their number by column, and the sample
+/// of the first batch.
 #[derive(Debug, Default)]
-pub(super) struct MissingRequired(BTreeMap<String, Noted>);
+pub(crate) struct MissingRequired(BTreeMap<String, Noted>);
 
 impl MissingRequired {
-    /// Adds those of a batch of the source, from its `decisions`.
+    /// Those of all landed records of the source, from the decisions in its totals.
+    pub(crate) fn landed(config: &SourceConfig, totals: &Decisions) -> Self {
+        let mut missing = Self::default();
+        missing.add(config, totals);
+        missing
+    }
+
+    /// The warning about all landed records of `source`, if it has such records.
+    pub(crate) fn warning_of_landed(&self, source: &Name) -> Option<Warning> {
+        let columns = self.columns()?;
+        let message = format!(
+            "records have landed without a value in columns of `contract.required`: {columns}. Such records land while `contract.nulls` is `warn`, its default: set `contract.nulls = \"quarantine_row\"` to reject them, or `contract.column.<name>.nulls = \"warn\"` where a column may be null, which ends this warning. The counts are of all records that have landed, superseded ones included, until `feedline ingest reset PIPELINE.toml {source}`, which re-reads everything"
+        );
+        Some(Warning::new(REQUIRED_MISSING, message).with_key("contract.nulls"))
+    }
+
+    /// Adds those of a batch of the source, or of its totals, from the `decisions`.
     pub(super) fn add(&mut self, config: &SourceConfig, decisions: &Decisions) {
         for kind in [contract::TURNED_NULL, contract::VANISHED] {
             for (column, noted) in decisions.get(kind).into_iter().flatten() {
@@ -39,8 +56,17 @@ impl MissingRequired {
         }
     }
 
-    /// The warning about them, if there are any.
+    /// The warning about those of a run, if there are any.
     pub(super) fn warning(&self) -> Option<Warning> {
+        let columns = self.columns()?;
+        let message = format!(
+            "records of this run landed without a value in columns of `contract.required`: {columns}. `contract.nulls` is `warn`, its default, so they land: set `contract.nulls = \"quarantine_row\"` to reject such records, or `contract.column.<name>.nulls = \"warn\"` where a column may be null"
+        );
+        Some(Warning::new(REQUIRED_MISSING, message).with_key("contract.nulls"))
+    }
+
+    /// The columns with their numbers, for a message; `None` if there are none.
+    fn columns(&self) -> Option<String> {
         if self.0.is_empty() {
             return None;
         }
@@ -53,11 +79,7 @@ impl MissingRequired {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let message = format!(
-            "records of this run landed without a value in columns of `contract.required`: {}{more}. `contract.nulls` is `warn`, its default, so they land: set `contract.nulls = \"quarantine_row\"` to reject such records, or `contract.column.<name>.nulls = \"warn\"` where a column may be null",
-            named.join(", ")
-        );
-        Some(Warning::new(REQUIRED_MISSING, message).with_key("contract.nulls"))
+        Some(format!("{}{more}", named.join(", ")))
     }
 }
 

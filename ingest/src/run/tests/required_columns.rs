@@ -52,3 +52,37 @@ async fn each_run_that_lands_such_records_warns_of_them_with_its_own_counts() {
     let report = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!((report.rows, warning(&report)), (8, None));
 }
+
+#[tokio::test]
+async fn status_warns_of_all_landed_records_until_the_column_may_be_null_or_a_reset() {
+    let folder = Folder::new(&[("a.csv", b"id,price\n1,\n2,3.5\n")]);
+    let mut config = pipeline(&folder.path("*.csv"));
+    config.source[0].contract.required = vec!["price".to_owned()];
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    folder.write("b.csv", b"id,price\n3,\n4,\n5,\n");
+    ingest(&config, None, &context(&root)).await.unwrap();
+    // The last run lands none of them.
+    folder.write("c.csv", b"id,price\n6,1.5\n");
+    let read = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!((read.rows, warning(&read)), (6, None));
+    let shown = async |config: &PipelineConfig| {
+        let report = status(config, &root).await.unwrap();
+        warning(&report).map(str::to_owned)
+    };
+    let message = shown(&config).await.unwrap_or_default();
+    let part = "`price` in 4 (first batch: 0 of 2 records lack it, 1 have null)";
+    assert!(message.contains(part), "{message}");
+    let mut nullable = config.clone();
+    let may_be_null = ColumnContract {
+        nulls: Some(NullContract::Warn),
+        ..ColumnContract::default()
+    };
+    let columns = &mut nullable.source[0].contract.column;
+    columns.insert("price".to_owned(), may_be_null);
+    assert_eq!(shown(&nullable).await, None);
+    let name = &config.source[0].name;
+    let reset = crate::amend::reset(&config, name, &context(&root), false).await;
+    reset.unwrap();
+    assert_eq!(shown(&config).await, None);
+}
