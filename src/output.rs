@@ -3,6 +3,7 @@
 mod bench;
 mod brief;
 mod build;
+mod cursors;
 mod dataset;
 mod delta;
 mod export;

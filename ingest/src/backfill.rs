@@ -35,7 +35,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    absent_values::warn_of_absent,
+    absent_values::{rereads_failed, warn_of_absent, warn_of_failed},
     list_check::{note_unsaved_list, wrong_lists},
     list_history::ListHistory,
     listed_values::ListedValues,
@@ -44,7 +44,9 @@ pub(crate) use self::{
     saved_list::{has_other_list, show_values},
     settings::{check, depth, hashed},
     slices_report::slices_report,
-    value_cursors::{CursorLines, ValueCursors, note_lost_cursors, write_cursors, wrong_cursors},
+    value_cursors::{
+        CursorLines, ValueCursors, note_lost_cursors, report_cursors, write_cursors, wrong_cursors,
+    },
 };
 use self::{
     intervals::{Intervals, WHOLE, below, of_value},
@@ -138,6 +140,9 @@ impl Plan {
             absent: before
                 .map(|before| before.absent.clone())
                 .unwrap_or_default(),
+            failed: before
+                .map(|before| before.failed.clone())
+                .unwrap_or_default(),
             ..Ledger::default()
         };
         self.seek(&mut ledger);
@@ -172,6 +177,8 @@ impl Plan {
         } else {
             target
         };
+        let mut failed = ledger.failed;
+        failed.retain(|value| ledger.gone.iter().any(|(gone, _)| gone == value));
         Ledger {
             done: done.into_vec(),
             target: ledger.target,
@@ -179,6 +186,7 @@ impl Plan {
             values_hash: ledger.values_hash,
             reread: ledger.reread,
             absent: ledger.gone,
+            failed,
             ..Ledger::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use feedline_http::{HttpCause, TriedError};
 use feedline_readers::invalid_key::InvalidKey;
-use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
+use feedline_schemas::{Classified, ContractError, ErrorKind, count::counted, ids::Sequence};
 
 /// Text of the innermost cause of an error.
 pub(crate) fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
@@ -59,6 +59,25 @@ pub enum Error {
         url: String,
         /// The number of records, and the remedy.
         reason: String,
+    },
+    /// Requests of some values of a list failed.
+    #[error(
+        "source `{source}`: {} of `for_each` failed ({values}), {others}; run the same command again to request them again, and take values that the API does not have out of the list; the first error: {first}",
+        counted(*.failed, "value")
+    )]
+    FailedValues {
+        /// Source name.
+        r#source: String,
+        /// Number of values that failed.
+        failed: u64,
+        /// The first of them.
+        values: String,
+        /// The other values.
+        others: String,
+        /// The first error.
+        first: String,
+        /// Its kind.
+        kind: ErrorKind,
     },
     /// The server asks for a longer wait than `retry.max_wait_s`.
     #[error(
@@ -239,6 +258,7 @@ impl Classified for Error {
             | Self::Delta { .. }
             | Self::Archive { .. }
             | Self::Archived(_) => ErrorKind::Data,
+            Self::FailedValues { kind, .. } => *kind,
             Self::Encode { .. } => ErrorKind::Bug,
             Self::Storage(error) => error.kind(),
             Self::Contract(error) => error.kind(),

@@ -142,7 +142,7 @@ pub use self::{
     due_times::warn_of_past_schedule,
     error::Error,
     formatted_dates::FormattedDates,
-    infer::{LargeIntegers, SeparatorSamples, is_about_types},
+    infer::{LargeIntegers, NumberEvidence, SeparatorSamples, is_about_types},
     initial_columns::land_columns,
     landed_rejects::{LandedReject, landed_rejects},
     metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},

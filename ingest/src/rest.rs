@@ -3,6 +3,7 @@
 mod beside_records;
 mod body;
 mod empty_pages;
+mod failed_values;
 mod fetcher;
 mod further_pages;
 pub(crate) mod graphql;
@@ -43,8 +44,10 @@ use url::Url;
 
 pub use self::suggest::{Suggestion, suggest};
 use self::{
+    failed_values::FailedValues,
     fetcher::{FetchOutcome, Fetched, Fetcher},
     layout::Layout,
+    refusals::Refusal,
     request_builder::RequestBuilder,
     requests_ahead::RequestsAhead,
     response::{Form, Forms, NotedPage, Response},
@@ -67,16 +70,6 @@ use crate::{
 
 /// Requests of a source at a time, by default.
 const CONCURRENCY: u32 = 4;
-
-/// Refusal that is not a failure.
-enum Refusal {
-    /// The page does not exist: the one before was the last.
-    End(Box<Error>),
-    /// The cursor has expired.
-    Gone(Box<Error>),
-    /// The value does not exist.
-    Absent,
-}
 
 /// Opens the API that `config` describes; a `demo://` URL starts the embedded one.
 ///
@@ -160,6 +153,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         cursors: ValueCursors::default(),
         has_lost_cursors: false,
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
+        failed: FailedValues::new(config.name.as_str()),
         is_resumed: true,
         moved_up: Vec::new(),
         is_our_pass: false,
@@ -263,6 +257,8 @@ struct Rest {
     keeps_all: bool,
     /// True if a value unknown to the server has no records.
     skips_absent: bool,
+    /// Values whose requests failed.
+    failed: FailedValues,
     /// True if no page has been read by this process.
     is_resumed: bool,
     /// Records of the page before the next one that moved there while the page run was interrupted.
@@ -369,6 +365,14 @@ impl Source for Rest {
             Some(plan) => plan.save_list(landing).await,
             None => Ok(()),
         }
+    }
+
+    fn pass_over_value(&mut self, at: &Position, error: Error) -> Result<Page, Error> {
+        self.pass_over(at, error)
+    }
+
+    fn failed_values(&self) -> Option<Error> {
+        self.failed.error()
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {

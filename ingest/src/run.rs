@@ -9,7 +9,7 @@ mod prepare;
 mod progress;
 mod reject_limit;
 pub(crate) mod replay;
-mod required_columns;
+pub(crate) mod required_columns;
 pub(crate) mod retry_rejects;
 mod source_order;
 mod source_run;
@@ -32,6 +32,7 @@ pub use self::reject_limit::JUDGED_AFTER;
 use self::{deferral::check_deferral, source_run::Run};
 use crate::{
     amend::compact_when_due,
+    backfill::rereads_failed,
     commit_log::CommitLog,
     context::Context,
     error::Error,
@@ -195,7 +196,7 @@ async fn run_source(
     .with_delta(context);
     log.catch_up_delta().await;
     let begun = log.next_sequence().get();
-    adopt(config, &mut log).await?;
+    adopt(config, &mut log, &*context.secrets).await?;
     progress::record_log_totals(context, log.landing(), log.log_entries()).await;
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
     // A source that is not opened has no others.
@@ -250,14 +251,21 @@ async fn run_source(
 }
 
 /// Reads a source to its end, after the pass that an earlier run has begun.
+///
+/// # Errors
+/// Those of reading and landing, and at the end [`Error::FailedValues`].
 async fn read_passes(run: &mut Run<'_>, source: &mut dyn Source) -> Result<(), Error> {
     let is_in_pass = run.is_in_pass();
     Box::pin(run.drive(source)).await?;
     if is_in_pass {
+        if run.position().ledger().is_some_and(rereads_failed) {
+            // That pass may have landed records of values that failed later.
+            Box::pin(run.load_repeats()).await?;
+        }
         // That pass keeps its initial range; the wanted range may be larger now.
         Box::pin(run.drive(source)).await?;
     }
-    Ok(())
+    source.failed_values().map_or(Ok(()), Err)
 }
 
 /// Takes the warnings of a run that ended, with masks in place of secrets.
@@ -266,7 +274,7 @@ fn take_warnings(run: &mut Run<'_>, source: &dyn Source, masks: &SecretMasks) ->
     warnings.extend(run.missing_required.warning());
     warnings.extend(source.run_warnings());
     for warning in &mut warnings {
-        warning.message = masks.mask(&warning.message);
+        warning.message = masks.mask_message(&warning.message);
     }
     warnings
 }

@@ -82,6 +82,21 @@ pub(crate) trait Source: Send {
     /// should stop meanwhile.
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error>;
 
+    /// Passes over a value of a list whose page at `at` failed with `error`: returns an empty page that
+    /// ends at the next value. [`Source::failed_values`] has them all.
+    ///
+    /// # Errors
+    /// The error that ends the run: `error` itself if it is not about one value.
+    fn pass_over_value(&mut self, _at: &Position, error: Error) -> Result<Page, Error> {
+        Err(error)
+    }
+
+    /// The error about the values of a list that failed since the pass over them began; `None` if
+    /// there are none.
+    fn failed_values(&self) -> Option<Error> {
+        None
+    }
+
     /// Restores the state of a source from its landed data, before the first page is read.
     ///
     /// # Errors

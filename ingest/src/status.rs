@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use feedline_http::{SecretMasks, Secrets};
 use feedline_schemas::{
-    commit::CommitEntry,
+    commit::{CommitEntry, Position},
     config::{PipelineConfig, SourceConfig},
     decode,
     ids::Name,
@@ -22,6 +22,7 @@ use feedline_storage::{
 pub(crate) use self::next_run::describe_next_run;
 use self::next_run::not_before;
 use crate::{
+    backfill,
     context::Context,
     delta,
     error::{Error, describe_with_cause},
@@ -32,6 +33,7 @@ use crate::{
     log_entries::{Kept, LogEntries},
     metrics::LogTotals,
     report::{add, source_report},
+    run::required_columns::MissingRequired,
     run_warnings,
     schedule::lease,
     settings::{choose, looks_for_more},
@@ -79,9 +81,12 @@ fn mask_report(config: &SourceConfig, secrets: &dyn Secrets, report: &mut Source
     let failures = failures.and_then(|standing| standing.failures.as_mut());
     let warnings = report.warnings.iter_mut();
     let messages = warnings.map(|warning| &mut warning.message);
-    let texts = report.reject_sample.iter_mut().chain(&mut report.error);
-    let texts = texts.chain(failures.map(|failures| &mut failures.error));
-    for text in texts.chain(messages) {
+    let errors = report.error.iter_mut();
+    let errors = errors.chain(failures.map(|failures| &mut failures.error));
+    for text in errors.chain(messages) {
+        *text = masks.mask_message(text);
+    }
+    if let Some(text) = &mut report.reject_sample {
         *text = masks.mask(text);
     }
 }
@@ -108,6 +113,11 @@ async fn report_sources(
         let none = Requests::default();
         let mut status = source_report(source, &folder, last, sums.clone(), none).await;
         status.warnings.extend(entries.warning());
+        let missing = last.and_then(|entry| {
+            let decisions = &entry.state.totals.decisions;
+            MissingRequired::landed(source, decisions).warning_of_landed(&source.name)
+        });
+        status.warnings.extend(missing);
         if let Some(now) = now {
             let standing = read_lag(source, &folder, &entries, &sums, now.as_secs()).await?;
             if standing.not_before_unix_s.is_some() && looks_for_more(source) {
@@ -273,11 +283,10 @@ async fn read_lag(
 ) -> Result<Standing, Error> {
     let committed_unix_s = landed_unix_s(landing, entries).await?;
     let last = entries.last();
-    let run = last.and_then(|entry| entry.state.position.run());
+    let position = last.map(|entry| &entry.state.position);
+    let mut value_cursors = backfill::report_cursors(config, landing, position).await;
+    let run = position.and_then(Position::run);
     let cursor = run.and_then(|run| run.high.clone());
-    let cursor_s = cursor
-        .as_deref()
-        .and_then(|high| Mark::parse(high).ok()?.unix_s());
     let now = i64::try_from(now_s).unwrap_or(i64::MAX);
     // A cursor in the future gives no lag: it does not show how far the source has been read.
     let now_time = Duration::from_secs(now_s);
@@ -287,10 +296,16 @@ async fn read_lag(
         let incremental = incremental.as_ref();
         incremental.is_some_and(|incremental| incremental.is_ahead(cursor, now_time))
     };
-    let is_ahead = cursor.as_deref().is_some_and(is_ahead);
-    let cursor_lag = cursor_s
-        .filter(|_| !is_ahead)
-        .map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
+    let lag_of = |cursor: &str| {
+        let at = Mark::parse(cursor).ok()?.unix_s();
+        let at = at.filter(|_| !is_ahead(cursor));
+        at.map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0))
+    };
+    let cursor_lag = cursor.as_deref().and_then(lag_of);
+    let ends = value_cursors.iter_mut();
+    for end in ends.flat_map(|cursors| [&mut cursors.smallest, &mut cursors.greatest]) {
+        end.lag_s = lag_of(&end.cursor);
+    }
     let lease = lease(landing).await?;
     Ok(Standing {
         committed_unix_s,
@@ -298,6 +313,7 @@ async fn read_lag(
         last_rejected: None,
         cursor,
         cursor_lag_s: cursor_lag,
+        value_cursors,
         not_before_unix_s: not_before(last.map(|entry| &entry.state), now_s),
         held_by: lease
             .as_ref()

@@ -54,11 +54,12 @@ const ENDS: [&str; 17] = [
 ];
 
 /// Warnings besides [`ENDS`] that mean that records may be missing.
-const MISSING_RECORDS: [&str; 4] = [
+const MISSING_RECORDS: [&str; 5] = [
     "small_pages",
     "graphql_partial_data",
     "no_xml_records",
     "values_absent",
+    "values_failed",
 ];
 
 /// Changes of warnings, and the codes that hold.

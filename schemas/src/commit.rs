@@ -540,6 +540,9 @@ pub struct Ledger {
     /// The same of this pass; absent when it is over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<(u64, Vec<Interval>)>,
+    /// Those values of `absent` and `gone` whose requests failed otherwise, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<u64>,
 }
 
 impl PageRun {

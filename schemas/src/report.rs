@@ -19,7 +19,7 @@ pub use self::{
     landing::{
         Damage, DeltaReport, DeltaTableReport, IngestReport, LandingVerifyReport, LastRunWarnings,
         RepairReport, RepairedSource, ResumeReport, ResumedSource, SlicesReport, SourceReport,
-        Standing, VerifiedSource,
+        Standing, ValueCursor, ValueCursorsReport, VerifiedSource,
     },
     training::{
         ChosenBy, DatasetRelation, EarlyStop, EvalReport, ExportReport, ImagesReport, MixedSource,

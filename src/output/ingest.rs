@@ -17,6 +17,7 @@ use feedline_schemas::{
 };
 
 use super::{
+    cursors::{show_value_cursors, span},
     delta::write_tables,
     source_warnings::write_source_warnings,
     text::{
@@ -519,6 +520,7 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
         lag_s,
         cursor,
         cursor_lag_s,
+        value_cursors,
         ..
     } = standing;
     if let (Some(at), Some(lag)) = (committed_unix_s, lag_s) {
@@ -532,6 +534,9 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
             "  cursor",
             shortened(cursor) + &behind.unwrap_or_default(),
         )?;
+    }
+    if let Some(cursors) = value_cursors {
+        line(out, "  cursors", show_value_cursors(cursors))?;
     }
     if standing.schema_versions > 0 {
         let versions = counted(standing.schema_versions.into(), "version");
@@ -577,37 +582,14 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
     line(out, "  next run", &standing.next)
 }
 
-/// Formats a duration in its largest unit, with the next smaller one where that matters.
-fn span(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min"),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        (1..=9, _, _) => format!("{days} d {} h", hours % 24),
-        _ => format!("{days} d"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::lease::RunOutcome;
+    use feedline_schemas::{
+        lease::RunOutcome,
+        report::{ValueCursor, ValueCursorsReport},
+    };
 
     use super::*;
-
-    #[test]
-    fn spans_are_told_in_units_that_fit() {
-        for (seconds, expected) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (7_199, "1 h 59 min"),
-            (90_000, "1 d 1 h"),
-            (86_400 * 40, "40 d"),
-        ] {
-            assert_eq!(span(seconds), expected);
-        }
-    }
 
     #[test]
     fn a_compaction_that_wrote_nothing_has_no_size_of_the_merged_files() {
@@ -644,6 +626,19 @@ mod tests {
                 last_rejected: None,
                 cursor: Some("2026-05-27".into()),
                 cursor_lag_s: Some(86_400),
+                value_cursors: Some(ValueCursorsReport {
+                    values: 3,
+                    smallest: ValueCursor {
+                        value: "EUR".into(),
+                        cursor: "2026-01-05".into(),
+                        lag_s: Some(86_400 * 40),
+                    },
+                    greatest: ValueCursor {
+                        value: "USD".into(),
+                        cursor: "7".into(),
+                        lag_s: None,
+                    },
+                }),
                 not_before_unix_s: Some(1_780_010_000),
                 last_run: Some(LastRun {
                     due_unix_s: 1_779_999_000,
@@ -669,6 +664,7 @@ mod tests {
             "deferred: 7 rows landed",
             "2026-05-28T20:26:40Z, 2 h 0 min ago",
             "2026-05-27, 1 d 0 h behind now",
+            "3 values, from 2026-01-05 (`EUR`, 40 d behind now) to 7 (`USD`)",
             "2 versions, 5 columns",
             "deferred at 2026-05-28T20:26:41Z: status 429",
             "sends no request before then",

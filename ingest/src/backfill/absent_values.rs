@@ -1,7 +1,7 @@
-//! Values that the server did not know (status 404, or a failure beside an empty list): one wrong
-//! response must not drop them permanently.
+//! Values that the server did not know (status 404, or a failure beside an empty list), and values
+//! whose requests failed: one wrong response must not drop them permanently.
 //!
-//! Each later pass requests the absent parts of a value again. A completely absent value costs one
+//! Each later pass requests the missing parts of a value again. A completely absent value costs one
 //! request.
 
 use std::collections::BTreeSet;
@@ -15,14 +15,17 @@ use feedline_schemas::{
 use super::{
     Plan,
     intervals::{Intervals, of_value},
+    todo,
 };
 
-/// Maximum number of absent values remembered for another request.
+/// Maximum number of absent and failed values remembered for another request.
 const MOST: usize = 2_000;
 
 impl Plan {
     /// Returns the ledger after the server did not know the current slice and value.
     pub(crate) fn advance_absent(&self, mut ledger: Ledger) -> Ledger {
+        let value = ledger.value;
+        ledger.failed.retain(|failed| *failed != value);
         if let Some(slice) = ledger.slice {
             let before = of_value(&ledger.absent, ledger.value);
             let target = Intervals::of([ledger.target]);
@@ -38,6 +41,46 @@ impl Plan {
         }
         self.advance(ledger)
     }
+
+    /// Returns the ledger after requests of the current value failed: the next pass requests what is
+    /// left of it. `None` without a list, and if it could not be remembered beside all others.
+    pub(crate) fn advance_failed(&self, mut ledger: Ledger) -> Option<Ledger> {
+        let slice = ledger.slice.filter(|_| self.values.is_some())?;
+        let value = ledger.value;
+        let is_known = ledger.gone.iter().any(|(gone, _)| *gone == value);
+        if ledger.gone.len() >= MOST && !is_known {
+            return None;
+        }
+        let rest = todo(&ledger).plus(&Intervals::of([slice]));
+        let gone = of_value(&ledger.gone, value).plus(&rest);
+        set(&mut ledger.gone, value, gone);
+        if let Err(place) = ledger.failed.binary_search(&value) {
+            ledger.failed.insert(place, value);
+        }
+        ledger.part = Intervals::of(ledger.part).plus(&rest).into_vec();
+        ledger.ends.clear();
+        Some(self.advance(ledger))
+    }
+}
+
+/// Values whose requests failed the last time, with what is left of them.
+pub(super) fn failed_parts(ledger: &Ledger) -> impl Iterator<Item = (u64, Intervals)> + '_ {
+    let is_over = ledger.slice.is_none();
+    ledger.failed.iter().filter_map(move |value| {
+        // Within a pass, those before the current value are known by it.
+        let parts = match is_over || *value >= ledger.value {
+            true => of_value(&ledger.absent, *value),
+            false => of_value(&ledger.gone, *value),
+        };
+        (!parts.is_empty()).then_some((*value, parts))
+    })
+}
+
+/// Returns true if the pass after `ledger`, or the one that it is in, requests values again whose
+/// requests failed in an earlier pass. They may have landed some of their records.
+pub(crate) fn rereads_failed(ledger: &Ledger) -> bool {
+    let is_failed = |value: &u64| ledger.failed.binary_search(value).is_ok();
+    ledger.absent.iter().any(|(value, _)| is_failed(value))
 }
 
 fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {
@@ -59,6 +102,7 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
         absent.retain(|value| *value >= ledger.value);
         absent.extend(ledger.gone.iter().map(|(value, _)| *value));
     }
+    absent.retain(|value| ledger.failed.binary_search(value).is_err());
     let more = if absent.len() >= MOST {
         "; others beyond them are not requested again"
     } else {
@@ -73,6 +117,21 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
         ),
         key: Some("for_each.missing".into()),
     })
+}
+
+/// Warns of values whose requests failed the last time.
+pub(crate) fn warn_of_failed(ledger: &Ledger) -> Option<Warning> {
+    let count = failed_parts(ledger).count() as u64;
+    let (them, their) = match count {
+        0 => return None,
+        1 => ("it", "its"),
+        _ => ("them", "their"),
+    };
+    let message = format!(
+        "the last requests of {} failed, and {their} records since then are missing; each later run requests {them} again, and ends with an error while they fail",
+        counted(count, "value")
+    );
+    Some(Warning::new("values_failed", message).with_key("for_each"))
 }
 
 #[cfg(test)]
@@ -106,5 +165,33 @@ mod tests {
         assert_eq!(warned(&ledger).as_deref(), Some("1"));
         ledger.absent.clear();
         assert_eq!(warned(&ledger), None);
+    }
+
+    #[test]
+    fn values_that_failed_count_apart_from_those_that_were_absent() {
+        let of = |values: &[u64]| values.iter().map(|value| (*value, vec![[0, 1]])).collect();
+        let mut ledger = Ledger {
+            values: 6,
+            absent: of(&[0, 2, 4]),
+            failed: vec![2, 4],
+            ..Ledger::default()
+        };
+        let failed = |ledger: &Ledger| -> Vec<u64> {
+            failed_parts(ledger).map(|(value, _)| value).collect()
+        };
+        assert_eq!(warned(&ledger).as_deref(), Some("1"));
+        assert_eq!(failed(&ledger), vec![2, 4]);
+        assert!(rereads_failed(&ledger));
+        // A pass has read the value 2 since, and failed at 3.
+        (ledger.slice, ledger.value) = (Some([0, 1]), 4);
+        (ledger.gone, ledger.failed) = (of(&[0, 3]), vec![2, 3, 4]);
+        assert_eq!(failed(&ledger), vec![3, 4]);
+        let message = warn_of_failed(&ledger).unwrap().message;
+        assert!(
+            message.starts_with("the last requests of 2 values failed"),
+            "{message}"
+        );
+        (ledger.absent, ledger.failed) = (Vec::new(), vec![3]);
+        assert!(!rereads_failed(&ledger));
     }
 }

@@ -54,6 +54,11 @@ impl ListedValues {
         found.map_or(0, |found| found.iter().flatten().count() as u64)
     }
 
+    /// The values that are still in the list.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> + '_ {
+        self.counted.iter().flatten().map(String::as_str)
+    }
+
     /// A value that is still in the list.
     pub(super) fn text(&self, value: u64) -> Option<&str> {
         let index = usize::try_from(value).ok()?;

@@ -205,6 +205,7 @@ impl Plan {
         for absent in [&mut ledger.absent, &mut ledger.gone] {
             absent.retain(|(value, _)| !values.is_removed(*value));
         }
+        ledger.failed.retain(|value| !values.is_removed(*value));
         if ledger.slice.is_some() && values.is_removed(ledger.value) {
             ledger.slice = None;
             ledger.ends.clear();

@@ -9,6 +9,7 @@ use feedline_schemas::{
 };
 
 use super::{
+    absent_values::failed_parts,
     intervals::{Intervals, WHOLE},
     listed_values::ListedValues,
     saved_list::is_counted,
@@ -64,6 +65,7 @@ pub(crate) fn slices_report(
             report.ranges = done.iter().map(|done| slices.show(done)).collect();
         }
     }
+    reopen_failed(&mut report, ledger, listed, (&range, &count));
     report.in_work = ledger.slice.map(|slice| {
         let slice = slices.as_ref().map(|slices| slices.show(slice));
         let value = config.for_each.as_ref().map(|each| {
@@ -84,6 +86,34 @@ pub(crate) fn slices_report(
             .join(", ")
     });
     Some(report)
+}
+
+/// Counts as open what is left of values whose requests failed.
+fn reopen_failed(
+    report: &mut SlicesReport,
+    ledger: &Ledger,
+    listed: Option<&ListedValues>,
+    (range, count): (&Intervals, &dyn Fn(&Intervals) -> u64),
+) {
+    let before = Intervals::of(ledger.done.iter().copied());
+    let target = Intervals::of([ledger.target]);
+    for (value, parts) in failed_parts(ledger) {
+        if listed.is_some_and(|listed| listed.text(value).is_none()) {
+            continue;
+        }
+        let counted = match ledger.slice.is_some() && value >= ledger.value {
+            true => before.clone(),
+            false => before.plus(&target),
+        };
+        let counted = range.minus(&range.minus(&counted));
+        let open = count(&counted.minus(&counted.minus(&parts)));
+        report.done = report.done.saturating_sub(open);
+        report.open = report.open.saturating_add(open);
+        if open > 0 && range.minus(&counted).is_empty() {
+            report.values_done = report.values_done.saturating_sub(1);
+            report.values_open += 1;
+        }
+    }
 }
 
 /// Number of values, as far as known without the saved list.

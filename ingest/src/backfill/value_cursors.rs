@@ -5,19 +5,24 @@
 //! written before the entry of the log whose ledger has its hash. A value that leaves the list keeps
 //! its cursor, and continues from it if it returns.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, HashSet},
+};
 
 use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, CursorAhead, PageRun, Position},
+    config::SourceConfig,
     ids::Hash128,
-    report::{Damage, Warning},
+    report::{Damage, ValueCursor, ValueCursorsReport, Warning},
 };
 use feedline_storage::Store;
 
+use super::listed_values::ListedValues;
 use crate::{
     error::Error,
-    watermark::{MOST_AHEAD, ahead_warning},
+    watermark::{MOST_AHEAD, Mark, ahead_warning},
 };
 
 /// Folder of the files.
@@ -90,11 +95,59 @@ impl ValueCursors {
         (!self.newest.is_empty()).then(|| lines.collect())
     }
 
+    /// The smallest and the greatest cursor of the values that are `listed`, or of all values, without
+    /// their lag; `None` if none has one.
+    fn report(&self, listed: Option<&ListedValues>) -> Option<ValueCursorsReport> {
+        let listed: Option<HashSet<&str>> = listed.map(|listed| listed.texts().collect());
+        let is_listed = |value: &str| listed.as_ref().is_none_or(|all| all.contains(value));
+        let newest = self.newest.iter().filter(|(value, _)| is_listed(value));
+        let marks = newest.filter_map(|(value, cursor)| Some((value, Mark::parse(cursor).ok()?)));
+        let marks: Vec<(&String, Mark)> = marks.collect();
+        // Those of different kinds have no order: the first one stays.
+        let is_less = |(_, one): &(&String, Mark), (_, other): &(&String, Mark)| {
+            one.compare(other) == Ok(Ordering::Less)
+        };
+        let mut ends = (marks.first()?, marks.first()?);
+        for mark in &marks {
+            if is_less(mark, ends.0) {
+                ends.0 = mark;
+            }
+            if is_less(ends.1, mark) {
+                ends.1 = mark;
+            }
+        }
+        let show = |(value, mark): &(&String, Mark)| ValueCursor {
+            value: (*value).clone(),
+            cursor: mark.text().to_owned(),
+            lag_s: None,
+        };
+        Some(ValueCursorsReport {
+            values: marks.len() as u64,
+            smallest: show(ends.0),
+            greatest: show(ends.1),
+        })
+    }
+
     /// Warns of records whose cursor was ahead of the time when they came.
     pub(crate) fn warn_of_ahead(&self) -> Option<Warning> {
         let end = "the bound of their values, so later runs request them again";
         ahead_warning(&self.ahead, end)
     }
+}
+
+/// Reports the newest cursors of the values of a source as of `position`, without their lag; `None` if
+/// there are none, or their file cannot be read.
+pub(crate) async fn report_cursors(
+    config: &SourceConfig,
+    landing: &Store,
+    position: Option<&Position>,
+) -> Option<ValueCursorsReport> {
+    config.incremental.as_ref()?;
+    let hash = position?.ledger()?.cursors?;
+    // A report is worth having without them.
+    let cursors = ValueCursors::read(landing, hash).await.ok().flatten()?;
+    let listed = ListedValues::read(config, landing, position).await;
+    cursors.report(listed.as_ref())
 }
 
 /// Writes the text of cursors, and returns its hash. At the end of a pass, `is_done`, old files are
@@ -212,5 +265,28 @@ mod tests {
             .await
             .unwrap();
         assert!(ValueCursors::read(&landing, hash).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn the_smallest_and_the_greatest_cursor_are_reported_by_their_order_and_not_by_their_text() {
+        let of = |newest: &[(&str, &str)]| {
+            let newest = newest.iter();
+            let newest = newest.map(|(value, cursor)| ((*value).to_owned(), (*cursor).to_owned()));
+            let cursors = ValueCursors {
+                newest: newest.collect(),
+                ahead: Vec::new(),
+            };
+            let report = cursors.report(None)?;
+            let ends = [report.smallest, report.greatest];
+            Some((report.values, ends.map(|end| (end.value, end.cursor))))
+        };
+        assert_eq!(of(&[]), None);
+        let end = |value: &str, cursor: &str| (value.to_owned(), cursor.to_owned());
+        assert_eq!(
+            of(&[("a", "10"), ("b", "9"), ("c", "100")]),
+            Some((3, [end("b", "9"), end("c", "100")]))
+        );
+        let only = end("a", "2026-01-01");
+        assert_eq!(of(&[("a", "2026-01-01")]), Some((1, [only.clone(), only])));
     }
 }

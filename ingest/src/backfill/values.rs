@@ -260,7 +260,10 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Val
         tracing::info!(%source, "has landed no values yet");
         return Ok((Vec::new(), false));
     };
-    let is_complete = matches!(last.state.position, Position::Done { .. });
+    let position = &last.state.position;
+    let has_failed = |ledger: &Ledger| !ledger.failed.is_empty();
+    let has_failed = position.ledger().is_some_and(has_failed);
+    let is_complete = matches!(position, Position::Done { .. }) && !has_failed;
     let columns = last.schema.columns.clone();
     if !columns.is_empty() && !columns.iter().any(|own| own.name == column) {
         let names = columns.iter().map(|own| own.name.as_str());

@@ -26,7 +26,7 @@ use super::{
     read_hashes_of, read_rows,
 };
 use crate::{
-    backfill::{neighbours, span},
+    backfill::{neighbours, rereads_failed, span},
     commit_log::CommitLog,
     error::Error,
     watermark::Incremental,
@@ -96,7 +96,7 @@ impl RepeatLoader {
 
     /// Loads the landed records that the batch from the end of `log` to `next` may return again:
     /// those of its slices and of the slices next to them. For values without slices, only a
-    /// restarted value has any.
+    /// restarted value has any, and one whose requests failed before.
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Landed`], [`Error::Storage`].
@@ -113,7 +113,8 @@ impl RepeatLoader {
         }
         let last = log.last().map(|entry| entry.state.position.clone());
         let before = last.unwrap_or_default();
-        let is_restarted = before.run().is_some_and(|run| run.restarted);
+        let is_restarted = before.run().is_some_and(|run| run.restarted)
+            || before.ledger().is_some_and(rereads_failed);
         if config.slices.is_none() && !is_restarted {
             self.forget(window);
             return Ok(());

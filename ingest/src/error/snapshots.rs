@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use feedline_http::HttpCause;
-use feedline_schemas::{ContractError, ids::Sequence};
+use feedline_schemas::{ContractError, ErrorKind, ids::Sequence};
 use feedline_testkit::error_texts::{Texts, variants};
 
 use super::Error;
@@ -15,7 +15,7 @@ const LOG: &str = "file:///data/landing/prices/log";
 fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
-        Error: Config, Http, Body, Incomplete, Deferred, Cancelled, File, TooManyRejects, Frozen, Fenced,
+        Error: Config, Http, Body, Incomplete, FailedValues, Deferred, Cancelled, File, TooManyRejects, Frozen, Fenced,
         Replaced, Running, Log, Landed, Delta, Archive, Archived, Encode, Storage, Contract
     );
     let mut samples = of_requests();
@@ -68,6 +68,14 @@ fn of_requests() -> Vec<Error> {
         Error::Incomplete {
             url: API.into(),
             reason: "900 of 1,000 came; lower `page_size`".into(),
+        },
+        Error::FailedValues {
+            r#source: "prices".into(),
+            failed: 2,
+            values: "`MSFT`, `ORCL`".into(),
+            others: "and all others were read".into(),
+            first: "cannot fetch `https://api.example/v1/prices?symbol=MSFT`: the server answered 500 Internal Server Error, and 5 tries are used up; run again later".into(),
+            kind: ErrorKind::Retry,
         },
         Error::Deferred {
             r#source: "prices".into(),

@@ -37,6 +37,9 @@ impl Rest {
             let number = at.run().map_or(0, |run| run.number) + u64::from(is_again);
             let pass = plan.begin(at.ledger(), is_again);
             self.is_our_pass = true;
+            if pass.is_some() {
+                self.failed.clear();
+            }
             let first = pass.map(|ledger| first_page(run_of(number, ledger)));
             return first.map(|first| self.with_bound(first)).transpose();
         }

@@ -4,7 +4,7 @@ use feedline_http::{Again, Request};
 use feedline_schemas::commit::{PageRun, Position};
 
 use super::{
-    Refusal, Rest,
+    Rest,
     fetcher::Refused,
     page,
     page_positions::{begin, ended},
@@ -14,6 +14,16 @@ use crate::{
     pagination::{At, Contents},
     source::{Crawled, Page},
 };
+
+/// Refusal that is not a failure.
+pub(super) enum Refusal {
+    /// The page does not exist: the one before was the last.
+    End(Box<Error>),
+    /// The cursor has expired.
+    Gone(Box<Error>),
+    /// The value does not exist.
+    Absent,
+}
 
 impl Rest {
     /// Returns what the refusal of the page at `at` means, if it is no failure.

@@ -6,9 +6,9 @@ use feedline_readers::record::Record;
 use feedline_schemas::commit::PageRun;
 
 use super::{
-    Refusal, Rest,
+    Rest,
     fetcher::{FetchOutcome, Refused},
-    refusals::restarted_page,
+    refusals::{Refusal, restarted_page},
     response_origin::Answered,
 };
 use crate::{

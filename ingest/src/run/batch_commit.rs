@@ -27,6 +27,7 @@ use crate::{
     contract,
     error::Error,
     file_marks::Folded,
+    held_warnings::without_users,
     infer,
     source_table::unit_of,
     source_type::ReadUnit,
@@ -225,7 +226,7 @@ impl Run<'_> {
     /// Masks the secrets that a server repeated in its records.
     fn mask_secrets(&self, warnings: &mut [Warning], counts: &mut BatchCounts) {
         for warning in warnings {
-            warning.message = self.masks.mask(&warning.message);
+            warning.message = self.masks.mask_message(&warning.message);
         }
         let decisions = counts.decisions.values_mut();
         for noted in decisions.flat_map(BTreeMap::values_mut) {
@@ -244,7 +245,7 @@ impl Run<'_> {
             } => Error::Frozen {
                 source,
                 key,
-                detail: self.masks.mask(&detail),
+                detail: self.masks.mask_message(&detail),
                 record: self.masks.mask(&record),
             },
             error => error,
@@ -347,7 +348,8 @@ impl Run<'_> {
             return Vec::new();
         };
         let is_files = unit_of(self.config) == ReadUnit::File;
-        let mut known = last.state.warnings.clone();
+        let known = last.state.warnings.iter().cloned();
+        let mut known: Vec<Warning> = known.map(without_users).collect();
         if is_files && last.run_id != self.context.run_id {
             let cells = [contract::DIGITS_CUT, contract::TEXT_AS_HEX];
             let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS, &cells].concat();
@@ -408,9 +410,10 @@ fn is_same_ledger(before: &Ledger, after: &Ledger) -> bool {
             values,
             values_hash,
             absent,
+            failed,
             ..
         } = ledger.clone();
-        (done, values, values_hash, absent)
+        (done, values, values_hash, absent, failed)
     };
     what(before) == what(after)
 }

@@ -47,8 +47,9 @@ pub(super) struct BatchReader<'a> {
 
 impl BatchReader<'_> {
     /// Reads pages from `from` on until they make a batch. The end of a batch depends only on the
-    /// pages, except for a requested delay, a stop, and a value of a list that fails. Then the pages
-    /// read before it are a batch, returned with the reason.
+    /// pages, except for a requested delay, a stop, and a failure of a source with a list of values.
+    /// Then the pages read before it are a batch, returned with the reason. A value that fails alone
+    /// is passed over.
     pub(super) async fn gather(
         self,
         source: &mut dyn Source,
@@ -64,8 +65,13 @@ impl BatchReader<'_> {
                 // A server that admits fewer pages at a time than a batch needs must not stall the
                 // run forever.
                 Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
-                // A value that fails in every run must not hold back those before it.
-                Err(reason) if self.config.for_each.is_some() => break Some(reason),
+                // A value that fails in every run must not hold back the others.
+                Err(reason) if self.config.for_each.is_some() => {
+                    match source.pass_over_value(&next, reason) {
+                        Ok(page) => page,
+                        Err(reason) => break Some(reason),
+                    }
+                }
                 page => page?,
             };
             let at = batch.push(page)?;

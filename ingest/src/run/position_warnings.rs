@@ -7,10 +7,18 @@ use feedline_schemas::{
 use tracing::warn;
 
 use super::source_run::Run;
-use crate::{backfill::warn_of_absent, watermark::warn_of_ahead};
+use crate::{
+    backfill::{warn_of_absent, warn_of_failed},
+    watermark::warn_of_ahead,
+};
 
 /// Codes of the warnings that follow from a position.
-const CODES: [&str; 3] = ["cursor_in_future", "values_absent", "slices_read_again"];
+const CODES: [&str; 4] = [
+    "cursor_in_future",
+    "values_absent",
+    "values_failed",
+    "slices_read_again",
+];
 
 impl Run<'_> {
     /// Updates the `warnings` that depend on a position to `position`.
@@ -35,8 +43,13 @@ fn position_warnings(position: &Position) -> Vec<Warning> {
         let message = "by the log, future slices were read, so a clock was ahead then: all slices after the last pass with a plausible end are re-read";
         Warning::new("slices_read_again", message).with_key("slices.clock")
     });
-    [warn_of_ahead(run), ledger.and_then(warn_of_absent), again]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        warn_of_ahead(run),
+        ledger.and_then(warn_of_absent),
+        ledger.and_then(warn_of_failed),
+        again,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

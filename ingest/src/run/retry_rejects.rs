@@ -81,7 +81,8 @@ pub async fn retry_rejects(
     let log = CommitLog::open(&context.root, &config.name, &context.run_id, hash).await?;
     let mut log = log.with_delta(context);
     if !dry_run {
-        adopt(config, &mut log).await.map_err(under)?;
+        let adopted = adopt(config, &mut log, &*context.secrets).await;
+        adopted.map_err(under)?;
     }
     let mut report = AmendReport {
         command: "retry-rejects".to_owned(),

@@ -183,7 +183,7 @@ async fn begin<'a>(config: &'a SourceConfig, context: &'a Context) -> Result<Run
         config_hash(config),
     )
     .await?;
-    adopt(config, &mut log).await?;
+    adopt(config, &mut log, &*context.secrets).await?;
     Run::begin(config, context, log).await
 }
 

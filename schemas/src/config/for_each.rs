@@ -14,6 +14,10 @@ use crate::ids::Name;
 /// are read after the others, and those that have left it are not requested any more, with a
 /// warning. One that returns is read from its beginning, or with `incremental` from its watermark
 /// on. The landing folder keeps the list in `values/`.
+///
+/// A value whose requests fail does not stop the others: the run reads them, and ends with an error
+/// that names those that failed, which the next run requests again. Ten values that fail in a row
+/// end the source, and so do refused credentials (status 401, 403) and rate limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForEachConfig {
@@ -39,9 +43,9 @@ pub struct ForEachConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#as: Option<String>,
     /// Action for status 404 of the first page of a value, or of a slice of it, and with `skip` also
-    /// for a failure beside an empty list there (`error_path`): `stop` (default, the run ends with
-    /// an error) or `skip`. `skip` suits lists with values that the API no longer
-    /// has. Such a value has no records, and the report counts it as `not_found`.
+    /// for a failure beside an empty list there (`error_path`): `stop` (default, the value fails) or
+    /// `skip`. `skip` suits lists with values that the API no longer has. Such a value has no
+    /// records, and the report counts it as `not_found`.
     #[serde(default, skip_serializing_if = "is_stop")]
     pub missing: MissingValue,
 }
@@ -50,7 +54,7 @@ pub struct ForEachConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingValue {
-    /// End the run with an error.
+    /// The value fails: the others are read, and the run ends with an error.
     #[default]
     Stop,
     /// Continue with the next value.

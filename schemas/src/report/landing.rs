@@ -156,6 +156,9 @@ pub struct Standing {
     /// Seconds from it to now, where it is a time or a day (which begins at midnight UTC); absent for one of the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor_lag_s: Option<u64>,
+    /// `incremental` with `for_each`: the newest cursors of the values of the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_cursors: Option<ValueCursorsReport>,
     /// Until when a server asked to be left alone, where that is not over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before_unix_s: Option<u64>,
@@ -177,6 +180,29 @@ pub struct Standing {
     pub columns: u64,
     /// Plan of the next run, for a person.
     pub next: String,
+}
+
+/// Newest cursors of the values of a list, of which each has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ValueCursorsReport {
+    /// Values of the list that have a cursor. The others have had no record with one.
+    pub values: u64,
+    /// The smallest one.
+    pub smallest: ValueCursor,
+    /// The greatest one.
+    pub greatest: ValueCursor,
+}
+
+/// Newest cursor of a value of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ValueCursor {
+    /// The value, one of those with this cursor.
+    pub value: String,
+    /// Its cursor.
+    pub cursor: String,
+    /// Seconds from it to now, where it is a time or a day (which begins at midnight UTC); absent for one of the future.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_s: Option<u64>,
 }
 
 /// Warnings of the last run of a source that its log does not have. A run that has nothing to read, or

@@ -161,7 +161,7 @@ async fn a_list_may_change_while_a_pass_is_interrupted() {
     let server = Scripted::answering(move |_, head| {
         let is_b = param(head, "symbol").as_deref() == Some("B");
         match is_b && fails.swap(false, Ordering::Relaxed) {
-            true => answer("500 Oh", ""),
+            true => answer("403 No", ""),
             false => ok(r#"{"items": [{"n": 1}]}"#),
         }
     })

@@ -67,7 +67,7 @@ impl Market {
 fn respond(prices: &Prices, has_tags: bool, head: &str) -> Step {
     let prices = prices.lock().unwrap();
     let Some((version, price)) = prices.get(&param(head, "symbol").unwrap()) else {
-        return answer("500 Oh", "");
+        return answer("403 No", "");
     };
     let tag = format!("\"v{version}\"");
     let body = format!(r#"{{"items": [{{"price": {price}}}]}}"#);

@@ -1,11 +1,14 @@
-//! A source that is requested for each value of a list, where one value fails.
+//! A source that is requested for each value of a list, where some values fail.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, atomic::AtomicBool};
 
-use feedline_schemas::config::{Bounded, PaginationKind};
+use feedline_schemas::{
+    config::{Bounded, PaginationKind, Refresh, load},
+    report::SlicesReport,
+};
 
 use super::{
-    for_each::{asked, each, texts},
+    for_each::{asked, each, texts, warned},
     slices::{ingest_once, landed_numbers, param},
     *,
 };
@@ -14,12 +17,22 @@ use crate::testing::{self, Scripted, Step, answer, ok, set_key};
 /// Values that fail.
 type Failing = Arc<Mutex<Vec<&'static str>>>;
 
-fn respond(failing: &Failing, head: &str, response: impl FnOnce(&str) -> String) -> Step {
+/// Responds with one record, and with `status` for a value that fails.
+fn respond(failing: &Failing, status: &str, head: &str) -> Step {
     let symbol = param(head, "symbol").unwrap();
     match failing.lock().unwrap().contains(&symbol.as_str()) {
-        true => answer("500 Oh", ""),
-        false => ok(&response(&symbol)),
+        true => answer(status, ""),
+        false => ok(r#"{"items": [{"n": 1}]}"#),
     }
+}
+
+/// Values and slices as `status` reports them.
+async fn slices_of(root: &Store, config: &SourceConfig) -> (String, SlicesReport) {
+    let mut all = pipeline("unused");
+    all.source[0] = config.clone();
+    let mut report = status(&all, root).await.unwrap();
+    let source = report.sources.remove(0);
+    (source.status, source.slices.unwrap())
 }
 
 fn config_of(server: &Scripted, kind: PaginationKind, values: &[&str]) -> SourceConfig {
@@ -31,63 +44,123 @@ fn config_of(server: &Scripted, kind: PaginationKind, values: &[&str]) -> Source
 }
 
 #[tokio::test]
-async fn values_before_one_that_fails_land_and_the_next_run_continues_with_it() {
-    let failing: Failing = Arc::new(Mutex::new(vec!["D"]));
-    let fails = Arc::clone(&failing);
-    let server = Scripted::answering(move |_, head| {
-        respond(&fails, head, |_| r#"{"items": [{"n": 1}]}"#.to_owned())
-    })
-    .await;
-    let config = config_of(&server, PaginationKind::None, &["A", "B", "C", "D", "E"]);
-    let root = Store::memory();
-    let mut all = pipeline("unused");
-    all.source[0] = config.clone();
-    // It fails in every run: what was read before it has landed, once.
-    for requests in [&["A", "B", "C", "D"][..], &["D"]] {
+async fn the_values_beside_those_that_fail_land_and_the_next_run_requests_only_these() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B", "D"]));
+    for (pages, count) in [(100, 1), (1, 3)] {
+        failing.lock().unwrap().clear();
+        failing.lock().unwrap().extend(["B", "D"]);
+        let fails = Arc::clone(&failing);
+        let server = Scripted::answering(move |_, head| respond(&fails, "500 Oh", head)).await;
+        let mut config = config_of(&server, PaginationKind::None, &["A", "B", "C", "D"]);
+        config.batch.pages = Bounded::new(pages).unwrap();
+        let root = Store::memory();
+        for requests in [&["A", "B", "C", "D"][..], &["B", "D"]] {
+            let first = server.heads().len();
+            let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+            for part in [
+                "source `s`: 2 values of `for_each` failed (`B`, `D`), and all others were read",
+                "500 Internal Server Error",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
+            assert_eq!(asked(&server, first), requests);
+            assert_eq!(texts(&root, "s", "symbol").await, ["A", "C"]);
+            assert_eq!(entries(&root).await.len(), count, "{pages}");
+            let (status, slices) = slices_of(&root, &config).await;
+            assert_eq!(status, "partial");
+            assert_eq!((slices.values_done, slices.values_open), (2, 2));
+        }
+        let last = entries(&root).await.pop().unwrap();
+        let codes = last.state.warnings.iter();
+        let codes: Vec<&str> = codes.map(|warning| warning.code.as_str()).collect();
+        assert_eq!(codes, ["values_failed"]);
+        failing.lock().unwrap().clear();
         let first = server.heads().len();
-        let error = ingest_once(&root, &config).await.unwrap_err();
-        assert!(error.to_string().contains("500"), "{error}");
-        assert_eq!(asked(&server, first), requests);
-        assert_eq!(texts(&root, "s", "symbol").await, ["A", "B", "C"]);
-        assert_eq!(entries(&root).await.len(), 1);
-        let report = status(&all, &root).await.unwrap();
-        let slices = report.sources[0].slices.clone().unwrap();
-        assert_eq!((slices.values_done, slices.values_open), (3, 2));
-        assert_eq!(slices.in_work.as_deref(), Some("symbol: D"));
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!(asked(&server, first), ["B", "D"]);
+        assert_eq!((report.rows, report.duplicates), (4, 0));
+        assert_eq!(report.status, "complete");
+        assert_eq!(report.warnings, []);
+        assert_eq!(texts(&root, "s", "symbol").await, ["A", "C", "B", "D"]);
+        assert_eq!(ingest_once(&root, &config).await.unwrap().requests, 0);
     }
-    failing.lock().unwrap().clear();
-    let first = server.heads().len();
-    let report = ingest_once(&root, &config).await.unwrap();
-    assert_eq!(asked(&server, first), ["D", "E"]);
-    assert_eq!((report.rows, report.duplicates), (5, 0));
-    let landed = texts(&root, "s", "symbol").await;
-    assert_eq!(landed, ["A", "B", "C", "D", "E"]);
 }
 
 #[tokio::test]
-async fn a_first_value_that_fails_lands_nothing_and_adds_no_entry() {
-    let failing: Failing = Arc::new(Mutex::new(vec!["A"]));
-    let server =
-        Scripted::answering(move |_, head| respond(&failing, head, |_| "[]".to_owned())).await;
+async fn a_source_whose_values_all_fail_is_not_complete() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["A", "B"]));
+    let server = Scripted::answering(move |_, head| respond(&failing, "500 Oh", head)).await;
     let config = config_of(&server, PaginationKind::None, &["A", "B"]);
     let root = Store::memory();
     for _ in 0..2 {
-        ingest_once(&root, &config).await.unwrap_err();
-        let log = root.list("landing/s/log").await.unwrap();
-        assert!(log.is_empty(), "{log:?}");
+        let first = server.heads().len();
+        let error = ingest_once(&root, &config).await.unwrap_err();
+        assert!(error.to_string().contains("(`A`, `B`)"), "{error}");
+        assert_eq!(asked(&server, first), ["A", "B"]);
+        let (status, slices) = slices_of(&root, &config).await;
+        assert_eq!(status, "partial");
+        assert_eq!((slices.values_done, slices.values_open), (0, 2));
     }
 }
 
 #[tokio::test]
-async fn pages_of_a_value_that_fails_later_land_once() {
-    let failing: Failing = Arc::default();
-    let fails = Arc::clone(&failing);
-    // Seventeen records of each value. The last page of B fails.
-    let server = Scripted::answering(move |_, head| {
+async fn an_error_about_the_whole_source_ends_it_at_once() {
+    for status in ["401 Who", "403 No"] {
+        let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+        let fails = Arc::clone(&failing);
+        let server = Scripted::answering(move |_, head| respond(&fails, status, head)).await;
+        let config = config_of(&server, PaginationKind::None, &["A", "B", "C"]);
+        let root = Store::memory();
+        for requests in [&["A", "B"][..], &["B"]] {
+            let first = server.heads().len();
+            let error = ingest_once(&root, &config).await.unwrap_err();
+            assert!(!matches!(error, Error::FailedValues { .. }), "{error}");
+            assert_eq!(asked(&server, first), requests);
+            assert_eq!(texts(&root, "s", "symbol").await, ["A"]);
+            let (_, slices) = slices_of(&root, &config).await;
+            assert_eq!(slices.in_work.as_deref(), Some("symbol: B"));
+        }
+        failing.lock().unwrap().clear();
+        ingest_once(&root, &config).await.unwrap();
+        assert_eq!(texts(&root, "s", "symbol").await, ["A", "B", "C"]);
+    }
+}
+
+#[tokio::test]
+async fn ten_values_that_fail_in_a_row_end_the_source_and_the_next_run_continues_there() {
+    let server = Scripted::answering(|_, _| answer("404 Not Found", "")).await;
+    let values: Vec<String> = (0..25).map(|value| value.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let config = config_of(&server, PaginationKind::None, &values);
+    let root = Store::memory();
+    for requested in [&values[..10], &values[9..19]] {
+        let first = server.heads().len();
+        let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+        let part = "the last 10 of them in a row, so the values behind them were not requested";
+        assert!(error.contains(part), "{error}");
+        assert_eq!(asked(&server, first), requested);
+    }
+    // The pass ends, and the one after it requests them all: none of them fails for the first time.
+    let first = server.heads().len();
+    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+    assert!(error.contains("25 values of `for_each` failed"), "{error}");
+    let all = [&values[18..], &values[..]].concat();
+    assert_eq!(asked(&server, first), all);
+}
+
+/// An API of seventeen records of each value A, B and C. While they are in `failing`, the last page of
+/// B fails, and C is refused.
+async fn start_long_values(failing: &Failing) -> Scripted {
+    let fails = Arc::clone(failing);
+    Scripted::answering(move |_, head| {
         let offset: i64 = param(head, "offset").map_or(0, |text| text.parse().unwrap());
         let is_last_page = offset == 14 && param(head, "symbol").as_deref() == Some("B");
         if is_last_page && fails.lock().unwrap().contains(&"B") {
             return answer("500 Oh", "");
+        }
+        let is_c = param(head, "symbol").as_deref() == Some("C");
+        if is_c && fails.lock().unwrap().contains(&"C") {
+            return answer("403 No", "");
         }
         let begin = match param(head, "symbol").as_deref() {
             Some("A") => 0,
@@ -100,29 +173,107 @@ async fn pages_of_a_value_that_fails_later_land_once() {
             items.collect::<Vec<_>>().join(",")
         ))
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn pages_of_a_value_that_fails_later_land_once() {
+    for pages in [1, 100] {
+        let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+        let server = start_long_values(&failing).await;
+        let mut config = config_of(&server, PaginationKind::Offset, &["A", "B", "C"]);
+        set_key(&mut config, "page_size", 7);
+        config.batch.pages = Bounded::new(pages).unwrap();
+        // The rows of B are beyond it when B is read again.
+        config.batch.dedup_window = Some(1);
+        let root = Store::memory();
+        let expected: Vec<i64> = (0..31).chain(34..51).collect();
+        for _ in 0..2 {
+            ingest_once(&root, &config).await.unwrap_err();
+            assert_eq!(landed_numbers(&root).await, expected);
+        }
+        failing.lock().unwrap().clear();
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((report.rows, report.status.as_str()), (51, "complete"));
+        assert_eq!(landed_numbers(&root).await, (0..51).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_value_that_failed_in_an_interrupted_pass_land_once() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B", "C"]));
+    let server = start_long_values(&failing).await;
     let mut config = config_of(&server, PaginationKind::Offset, &["A", "B", "C"]);
     set_key(&mut config, "page_size", 7);
+    config.refresh = Refresh::IfChanged;
+    config.batch.dedup_window = Some(1);
     let root = Store::memory();
-    failing.lock().unwrap().push("B");
-    for _ in 0..2 {
-        ingest_once(&root, &config).await.unwrap_err();
-        assert_eq!(landed_numbers(&root).await, (0..31).collect::<Vec<_>>());
-    }
+    ingest_once(&root, &config).await.unwrap_err();
+    assert_eq!(landed_numbers(&root).await, (0..31).collect::<Vec<_>>());
     failing.lock().unwrap().clear();
+    // The pass ends with C, and B is requested again in the same run.
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.status.as_str()), (51, "complete"));
     assert_eq!(landed_numbers(&root).await, (0..51).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn the_last_value_of_a_pass_that_leaves_the_list_after_it_failed_ends_the_pass() {
-    let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
-    let fails = Arc::clone(&failing);
-    let server = Scripted::answering(move |_, head| {
-        respond(&fails, head, |_| r#"{"items": [{"n": 1}]}"#.to_owned())
+async fn a_list_of_a_source_whose_own_values_fail_is_incomplete() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = Arc::clone(&is_down);
+    let server = Scripted::answering(move |_, head| match param(head, "v").as_deref() {
+        Some("y") if down.load(Ordering::Relaxed) => answer("500 Oh", ""),
+        Some(v) => ok(&format!(r#"[{{"id": "of-{v}"}}]"#)),
+        None => ok(r#"[{"n": 1}]"#),
     })
     .await;
+    let url = &server.url;
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"ids\"\ntype = \"rest\"\nurl = \"{url}ids\"\nretry = {{ max_tries = 1 }}\nfor_each = {{ param = \"v\", values = [\"x\", \"y\"] }}\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{url}items\"\nfor_each = {{ param = \"id\", source = \"ids\", column = \"id\" }}\n"
+    );
+    let config = load("p", &text, &[]).unwrap().config;
+    let root = Store::memory();
+    ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(texts(&root, "s", "id").await, ["of-x", "of-y"]);
+    // The list is landed again, and one of its values fails.
+    let landing = root.child("landing/ids");
+    for folder in ["log", "data"] {
+        for file in landing.list(folder).await.unwrap() {
+            landing.delete(&file.path).await.unwrap();
+        }
+    }
+    is_down.store(true, Ordering::Relaxed);
+    let context = context(&root);
+    let end = Box::pin(ingest_all(&config, None, &context)).await.unwrap();
+    assert!(matches!(end.error, Some(Error::FailedValues { .. })));
+    let source = &end.report.sources[1];
+    assert!(warned(source, "list_incomplete").is_some());
+    assert_eq!(warned(source, "values_removed"), None);
+}
+
+#[tokio::test]
+async fn without_a_dedup_window_a_value_that_fails_later_is_continued_at_its_page() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+    let server = start_long_values(&failing).await;
+    let mut config = config_of(&server, PaginationKind::Offset, &["A", "B", "C"]);
+    set_key(&mut config, "page_size", 7);
+    config.batch.dedup_window = Some(0);
+    let root = Store::memory();
+    for _ in 0..2 {
+        let error = ingest_once(&root, &config).await.unwrap_err();
+        assert!(matches!(error, Error::Http { .. }), "{error}");
+        assert_eq!(landed_numbers(&root).await, (0..31).collect::<Vec<_>>());
+    }
+    failing.lock().unwrap().clear();
+    ingest_once(&root, &config).await.unwrap();
+    assert_eq!(landed_numbers(&root).await, (0..51).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_last_value_of_a_pass_that_leaves_the_list_after_it_failed_ends_the_pass() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+    // An error about the whole source leaves the pass in the middle.
+    let server = Scripted::answering(move |_, head| respond(&failing, "403 No", head)).await;
     let mut config = config_of(&server, PaginationKind::None, &["A", "B"]);
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap_err();

@@ -15,13 +15,15 @@ use crate::{
     testing::{self, Scripted, Step, answer, ok},
 };
 
-/// Number and time of the issues of each repository; without a list it fails.
+/// Number and time of the issues of each repository; without a list it is refused.
 type Issues = Arc<Mutex<BTreeMap<String, Vec<(i64, i64)>>>>;
 
 /// An API of two issues a page, by `repo`, `since` (inclusive) and `offset`.
 struct Forge {
     server: Scripted,
     issues: Issues,
+    /// Status of a response about a repository without a list: by default one about all of them.
+    refusal: Arc<Mutex<&'static str>>,
 }
 
 impl Forge {
@@ -31,8 +33,18 @@ impl Forge {
             .map(|(repo, issues)| ((*repo).to_owned(), issues.to_vec()));
         let issues: Issues = Arc::new(Mutex::new(issues.collect()));
         let served = Arc::clone(&issues);
-        let server = Scripted::answering(move |_, head| respond(&served, head)).await;
-        Self { server, issues }
+        let refusal = Arc::new(Mutex::new("403 No"));
+        let refused = Arc::clone(&refusal);
+        let server = Scripted::answering(move |_, head| {
+            let status = *refused.lock().unwrap();
+            respond(&served, status, head)
+        })
+        .await;
+        Self {
+            server,
+            issues,
+            refusal,
+        }
     }
 
     fn add(&self, repo: &str, number: i64, time: i64) {
@@ -92,10 +104,10 @@ impl Forge {
     }
 }
 
-fn respond(issues: &Issues, head: &str) -> Step {
+fn respond(issues: &Issues, refusal: &str, head: &str) -> Step {
     let issues = issues.lock().unwrap();
     let Some(of_repo) = issues.get(&param(head, "repo").unwrap()) else {
-        return answer("500 Oh", "");
+        return answer(refusal, "");
     };
     let since: i64 = param(head, "since").map_or(0, |since| since.parse().unwrap());
     let offset: usize = param(head, "offset").map_or(0, |offset| offset.parse().unwrap());
@@ -187,6 +199,28 @@ async fn an_interrupted_pass_keeps_the_bounds_that_it_began_with() {
     let bounds = [("b", Some("5")), ("c", Some("1"))];
     assert_eq!(forge.asked(before), pairs(&bounds));
     assert_eq!(landed_numbers(&root).await, (0..11).collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn a_value_that_fails_keeps_its_cursor_and_those_of_the_others_move() {
+    let forge = Forge::start(&[("a", &[(1, 10)]), ("b", &[(2, 20)])]).await;
+    *forge.refusal.lock().unwrap() = "500 Oh";
+    let config = forge.config(&["a", "b"]);
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    let of_a = forge.remove("a");
+    forge.add("b", 3, 25);
+    let error = ingest_once(&root, &config).await.unwrap_err();
+    assert!(matches!(error, Error::FailedValues { .. }), "{error}");
+    assert_eq!(landed_numbers(&root).await, [1, 2, 3]);
+    forge.put("a", of_a);
+    forge.add("a", 4, 11);
+    forge.add("b", 5, 26);
+    let before = forge.requests();
+    ingest_once(&root, &config).await.unwrap();
+    let bounds = [("a", Some("10")), ("b", Some("25"))];
+    assert_eq!(forge.asked(before), pairs(&bounds));
+    assert_eq!(landed_numbers(&root).await, [1, 2, 3, 4, 5]);
 }
 
 #[tokio::test]

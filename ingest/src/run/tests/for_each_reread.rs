@@ -37,7 +37,7 @@ impl SlicedSource {
             let number = |name: &str| -> i64 { param(head, name).unwrap().parse().unwrap() };
             let is_b = param(head, "symbol").as_deref() == Some("B");
             if is_b && number("from") == 40 && !mended.load(Ordering::Relaxed) {
-                return answer("500 Oh", "");
+                return answer("403 No", "");
             }
             let version = served.load(Ordering::Relaxed);
             let items =
