@@ -50,6 +50,27 @@ impl Classified for ResumableError {
     }
 }
 
+/// Error of a source whose message has a mask in place of each secret.
+#[derive(Debug)]
+pub(crate) struct MaskedError {
+    pub(crate) message: String,
+    pub(crate) kind: ErrorKind,
+}
+
+impl fmt::Display for MaskedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for MaskedError {}
+
+impl Classified for MaskedError {
+    fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
 /// Adds the way to resume to the error of an interrupted training.
 pub(crate) fn with_advice(error: anyhow::Error, resume: Resume) -> anyhow::Error {
     use feedline_trainer::Error::{Interrupted, InterruptedUnsaved};
@@ -188,6 +209,7 @@ fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
         of::<feedline_loader::Error>,
         of::<feedline_trainer::Error>,
         of::<ResumableError>,
+        of::<MaskedError>,
     ];
     stages.iter().find_map(|of| of(error))
 }
@@ -214,11 +236,16 @@ mod tests {
             reason: String::new(),
         };
         let run_exists = feedline_trainer::Error::RunExists { url: String::new() };
-        let cases: [(anyhow::Error, u8); 8] = [
+        let masked = MaskedError {
+            message: String::new(),
+            kind: ErrorKind::Deferred,
+        };
+        let cases: [(anyhow::Error, u8); 9] = [
             (location().into(), 2),
             (feedline_trainer::Error::Storage(location()).into(), 2),
             (run_exists.into(), 2),
             (deferred.into(), 4),
+            (masked.into(), 4),
             (absent().into(), 1),
             (feedline_ingest::Error::Cancelled.into(), 1),
             (feedline_preprocess::Error::Storage(absent()).into(), 1),

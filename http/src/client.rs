@@ -51,6 +51,7 @@ use crate::{
     redirect,
     request::Request,
     retry::failed_try::{Again, Failure},
+    secret_masks::SecretMasks,
     server_time::ServerTime,
     transport::Transport,
 };
@@ -471,7 +472,7 @@ impl Http {
 
     /// Returns the secrets sent so far, to mask in messages about records.
     #[must_use]
-    pub fn secret_masks(&self) -> redact::SecretMasks {
+    pub fn secret_masks(&self) -> SecretMasks {
         self.transport.secretive.masks()
     }
 

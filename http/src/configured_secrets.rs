@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use feedline_schemas::config::{AuthConfig, SecretRef, SourceConfig, TextOrSecret};
 use serde_json::Value;
 
-use crate::{context::Secrets, redact::SecretMasks, secret_names::is_secret};
+use crate::{context::Secrets, secret_masks::SecretMasks, secret_names::is_secret};
 
 /// Keys of `auth` that are names: alone they are no secrets, and may be words of the data.
 const NAMES: [&str; 3] = ["user", "client_id", "access_key_id"];

@@ -28,6 +28,7 @@ mod context;
 mod encoding;
 #[cfg(feature = "client")]
 mod error;
+mod failed_response;
 #[cfg(all(feature = "client", any(test, fuzzing)))]
 pub mod fuzzing;
 mod guard;
@@ -56,9 +57,8 @@ pub mod retry;
 mod retry_after;
 #[cfg(feature = "client")]
 mod rotated_tokens;
-#[cfg(feature = "client")]
+mod secret_masks;
 mod secret_names;
-#[cfg(feature = "client")]
 mod secret_notations;
 #[cfg(feature = "client")]
 pub mod server_time;
@@ -82,19 +82,21 @@ pub use self::{
     error::Error,
     hosts::{Hosts, Speculation},
     http_cause::HttpCause,
-    redact::{SecretMasks, redacted},
+    redact::redacted,
     request::{Request, RequestBody},
     retry::{
         Retry,
         failed_try::{Again, Failure, TriedError},
     },
-    secret_names::is_secret,
 };
 pub use self::{
+    failed_response::mask_failed,
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
     location::{has_user_info, redacted_location, without_user_info, without_users_of_urls},
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry_after::retry_after,
+    secret_masks::SecretMasks,
+    secret_names::is_secret,
     store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebFolders, WebOptions, refusal},
     tls::Tls,
 };

@@ -1,7 +1,5 @@
 //! Keeping secrets out of messages.
 
-mod message;
-
 use std::{
     cmp::Reverse,
     sync::{Mutex, PoisonError},
@@ -10,17 +8,11 @@ use std::{
 use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
-use self::message::{may_be_word, without_word};
 use crate::{
-    location::without_users_of_urls,
+    secret_masks::{MASK, MIN_SECRET_BYTES, SecretMasks, without},
     secret_notations::{LetterCase, find},
 };
 
-/// Minimum length of masked secrets: shorter values would match everywhere.
-const MIN_SECRET_BYTES: usize = 4;
-const MASK: &str = "***";
-/// End of a shortened sample.
-const SHORTENED: &str = "...";
 /// More tokens than a source uses at a time.
 const MAX_LATE: usize = 64;
 /// Minimum length of session cookies. A shorter one may be a word such as the name of a language.
@@ -107,90 +99,6 @@ fn redacted_by(url: &Url, shows: impl Fn(&str, &str) -> bool) -> String {
             Some((key, _)) => shown += &format!("{key}={MASK}"),
             None => shown += MASK,
         }
-    }
-    shown
-}
-
-/// Masks each `secret` in `body`, in any notation. Returns the number of masks too; `None` if there
-/// are none.
-fn without(body: &[u8], secret: &str, case: LetterCase) -> Option<(Vec<u8>, u32)> {
-    let (mut kept, mut rest, mut count) = (Vec::new(), body, 0);
-    while let Some(found) = find(rest, secret, case) {
-        kept.extend_from_slice(&rest[..found.start]);
-        kept.extend_from_slice(MASK.as_bytes());
-        rest = &rest[found.end..];
-        count += 1;
-    }
-    kept.extend_from_slice(rest);
-    (count > 0).then_some((kept, count))
-}
-
-/// Secrets of a source, to mask in messages about its records.
-#[derive(Clone, Default)]
-pub struct SecretMasks(Vec<String>);
-
-impl std::fmt::Debug for SecretMasks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SecretMasks({} secrets)", self.0.len())
-    }
-}
-
-impl SecretMasks {
-    /// Masks of `secrets`, except the short ones.
-    pub(crate) fn of(mut secrets: Vec<String>) -> Self {
-        secrets.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
-        secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
-        Self(secrets)
-    }
-
-    /// Returns `text` with a mask in place of each secret, in any notation and letter case, and of
-    /// the beginning of one that a shortened sample ends with.
-    #[must_use]
-    pub fn mask(&self, text: &str) -> String {
-        self.mask_where(text, |_| false)
-    }
-
-    /// Masks secrets in a message of feedline as [`mask`](Self::mask) does in text of others. A secret of fewer than
-    /// eight letters or digits may be a word of the message: it is masked between backticks, where messages quote the
-    /// text of others, and elsewhere where it is no word of a sentence. URLs lose their users and passwords.
-    #[must_use]
-    pub fn mask_message(&self, message: &str) -> String {
-        self.mask_where(&without_users_of_urls(message), may_be_word)
-    }
-
-    fn mask_where(&self, text: &str, may_be_word: impl Fn(&str) -> bool) -> String {
-        let mut shown = text.to_owned();
-        for secret in &self.0 {
-            if may_be_word(secret) {
-                shown = without_word(&shown, secret);
-            } else if let Some((kept, _)) = without(shown.as_bytes(), secret, LetterCase::Any) {
-                shown = String::from_utf8_lossy(&kept).into_owned();
-            }
-            shown = without_beginning(&shown, secret);
-        }
-        shown
-    }
-}
-
-/// Masks the beginning of `secret` before each mark of a shortened text.
-fn without_beginning(text: &str, secret: &str) -> String {
-    let mut parts = text.split(SHORTENED).peekable();
-    let mut shown = String::with_capacity(text.len());
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            shown += part;
-            break;
-        }
-        let mut begins = secret.char_indices().rev().map(|(end, _)| &secret[..end]);
-        let cut = begins.find(|begin| begin.len() >= MIN_SECRET_BYTES && part.ends_with(*begin));
-        match cut {
-            Some(begin) => {
-                shown += part.strip_suffix(begin).unwrap_or_default();
-                shown += MASK;
-            }
-            None => shown += part,
-        }
-        shown += SHORTENED;
     }
     shown
 }

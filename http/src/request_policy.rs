@@ -8,6 +8,8 @@ use object_store::client::{HttpError, HttpErrorKind, HttpResponse};
 use reqwest::{Method, header::HeaderMap};
 use url::Url;
 
+use crate::secret_masks::SecretMasks;
+
 /// Sends one request with these credentials, as often as it is called.
 pub type SendOnce<'s> = dyn Fn(TryCredentials) -> BoxFuture<'s, Sent> + Send + Sync + 's;
 
@@ -79,6 +81,11 @@ pub trait RequestPolicy: Debug + Send + Sync {
     /// # Errors
     /// The reason and remedy. The store does not retry then.
     async fn send(&self, method: &Method, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
+
+    /// Secrets of the requests so far: a response that repeats one is shown with a mask. Default: none.
+    fn secret_masks(&self) -> SecretMasks {
+        SecretMasks::default()
+    }
 }
 
 impl Sent {

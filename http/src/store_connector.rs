@@ -8,6 +8,7 @@
 //! redirected.
 
 mod multistatus;
+mod response_status;
 mod web_folders;
 mod webdav;
 
@@ -31,14 +32,16 @@ use object_store::{
 };
 use reqwest::{
     Client, ClientBuilder, Method, StatusCode,
-    header::{CONTENT_LENGTH, HeaderMap},
+    header::{CONTENT_LENGTH, HeaderMap, RANGE},
     redirect::Policy,
 };
 use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
+use self::response_status::check_status;
 pub use self::web_folders::WebFolders;
 use crate::{
+    failed_response::mask_failed,
     guard::{Guard, REFUSED, Verdict, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
     request_policy::{RequestPolicy, Sent, TryCredentials, innermost},
@@ -316,14 +319,34 @@ struct Asking {
 #[async_trait]
 impl HttpService for Asking {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        if request.method().as_str() == "PROPFIND" {
-            return self.list(request).await;
+        let is_listing = request.method().as_str() == "PROPFIND";
+        let outcome = match is_listing {
+            true => self.list(request).await,
+            false => self.read_or_write(request).await,
+        };
+        let Some(policy) = &self.options.policy else {
+            return outcome;
+        };
+        match outcome {
+            Ok(answer) => Ok(mask_failed(answer, &policy.secret_masks()).await),
+            // The reason may have text of the server, such as a path that it lists.
+            Err(error) => Err(match refusal(&error) {
+                Some(reason) => refused(policy.secret_masks().mask_message(&reason)),
+                None => error,
+            }),
         }
-        Ok(self.follow(request).await?.0)
     }
 }
 
 impl Asking {
+    /// Sends a request other than `PROPFIND`, and refuses a response whose status the client has no message for.
+    async fn read_or_write(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let method = request.method().clone();
+        let has_range = request.headers().contains_key(RANGE);
+        let (answer, _) = self.follow(request).await?;
+        check_status(&method, has_range, answer)
+    }
+
     /// Sends `request` and follows redirects. Returns the last response and its URL.
     async fn follow(&self, request: HttpRequest) -> Result<(HttpResponse, Url), HttpError> {
         let mut first =

@@ -2,8 +2,9 @@
 
 use std::{fs, num::NonZero, path::Path, sync::Arc, thread};
 
-use feedline_preprocess::Engine;
+use feedline_preprocess::{Engine, message_with_causes};
 use feedline_schemas::{
+    Classified as _,
     config::{ConfigError, Loaded, TrainConfig, load},
     ids::Name,
     report::Warning,
@@ -15,6 +16,7 @@ use super::{tools::Tools, unset_variables::name_other_variables};
 use crate::{
     cli::{Detail, Options, Pipeline},
     environment::Environment,
+    exit::MaskedError,
     init,
     output::{self, Text},
     user_info,
@@ -221,7 +223,22 @@ impl<'a> PipelineWork<'a> {
                 let reason = name_other_variables(reason, &self.loaded.config, is_set);
                 self.loaded.error(&key, reason).into()
             }
-            error => error.into(),
+            error => self.mask_error(error),
+        }
+    }
+
+    /// Masks the secrets of the sources in an error. Without them it keeps its type.
+    fn mask_error(&self, error: feedline_ingest::Error) -> anyhow::Error {
+        let message = message_with_causes(&error);
+        let (config, secrets) = (&self.loaded.config, &*self.tools.environment);
+        let masked = feedline_ingest::mask_message(config, secrets, &message);
+        match masked == message {
+            true => error.into(),
+            false => MaskedError {
+                message: masked,
+                kind: error.kind(),
+            }
+            .into(),
         }
     }
 

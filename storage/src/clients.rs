@@ -1,6 +1,8 @@
-//! Clients of an object store that try each request once, and record the heads of its responses.
+//! Clients of an object store that try each request once, record the heads of its responses, and mask the credentials
+//! that they repeat.
 
 use std::{
+    collections::BTreeMap,
     error::Error as StdError,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
@@ -8,9 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 use feedline_http::{
-    StoreConnector, WebOptions,
+    SecretMasks, StoreConnector, WebOptions,
     clock::{Clock as _, SystemClock},
-    refusal, retry_after,
+    mask_failed, refusal, retry_after,
 };
 use object_store::{
     ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig,
@@ -22,10 +24,15 @@ use object_store::{
     },
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
+    parse_url_opts,
+    path::Path,
 };
 use url::{Position, Url};
 
-use crate::{FailureClass, Lane, StoreOptions};
+use crate::{
+    FailureClass, Lane, StoreOptions,
+    sent_secrets::{masks_of_variables, sent_secrets},
+};
 
 /// Callers have deadlines of their own, which depend on the size of the request.
 const NO_TIMEOUT: &str = "1 day";
@@ -91,19 +98,30 @@ impl Clients {
     }
 }
 
-/// Settings as variables, under the names of `$key`; then ours.
+/// `$builder` with the settings of `$vars`, for a client that masks the credentials that its store repeats.
 macro_rules! configured {
-    ($builder:expr, $vars:expr, $key:ty) => {{
-        let builder = $vars.iter().fold($builder, |builder, (name, value)| {
-            match name.to_ascii_lowercase().parse() {
-                Ok(key) => builder.with_config(key, value),
-                Err(_) => builder,
-            }
-        });
-        let builder = builder
+    ($builder:expr, $vars:expr) => {
+        $vars
+            .iter()
+            .fold($builder, |builder, (name, value)| {
+                match name.to_ascii_lowercase().parse() {
+                    Ok(key) => builder.with_config(key, value),
+                    Err(_) => builder,
+                }
+            })
+            .with_http_connector(NotingConnector {
+                connector: ReqwestConnector::default(),
+                masks: masks_of_variables($vars),
+            })
+    };
+}
+
+/// The client of `$builder` that tries each request once.
+macro_rules! tried_once {
+    ($builder:expr, $key:ty) => {{
+        let builder = $builder
             .with_config(<$key>::Client(ClientConfigKey::Timeout), NO_TIMEOUT)
-            .with_retry(once())
-            .with_http_connector(NotingConnector(ReqwestConnector::default()));
+            .with_retry(once());
         Arc::new(builder.build()?)
     }};
 }
@@ -111,19 +129,19 @@ macro_rules! configured {
 fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectStore>> {
     let vars = &options.vars;
     Ok(match ObjectStoreScheme::parse(url)?.0 {
-        ObjectStoreScheme::AmazonS3 => configured!(
-            AmazonS3Builder::new().with_url(url.as_str()),
-            vars,
+        ObjectStoreScheme::AmazonS3 => tried_once!(
+            configured!(AmazonS3Builder::new().with_url(url.as_str()), vars),
             AmazonS3ConfigKey
         ),
-        ObjectStoreScheme::GoogleCloudStorage => configured!(
-            GoogleCloudStorageBuilder::new().with_url(url.as_str()),
-            vars,
+        ObjectStoreScheme::GoogleCloudStorage => tried_once!(
+            configured!(
+                GoogleCloudStorageBuilder::new().with_url(url.as_str()),
+                vars
+            ),
             GoogleConfigKey
         ),
-        ObjectStoreScheme::MicrosoftAzure => configured!(
-            MicrosoftAzureBuilder::new().with_url(url.as_str()),
-            vars,
+        ObjectStoreScheme::MicrosoftAzure => tried_once!(
+            configured!(MicrosoftAzureBuilder::new().with_url(url.as_str()), vars),
             AzureConfigKey
         ),
         _ => {
@@ -131,10 +149,40 @@ fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Ob
             let builder = HttpBuilder::new()
                 .with_url(server_of(url))
                 .with_retry(once())
-                .with_http_connector(NotingConnector(connector));
+                .with_http_connector(NotingConnector {
+                    connector,
+                    masks: SecretMasks::default(),
+                });
             Arc::new(builder.build()?)
         }
     })
+}
+
+/// Creates a client of the store at `url` that retries transient failures. Returns the path of `url` too.
+pub(crate) fn retrying(
+    url: &Url,
+    vars: &BTreeMap<String, String>,
+) -> object_store::Result<(Box<dyn ObjectStore>, Path)> {
+    let (scheme, path) = ObjectStoreScheme::parse(url)?;
+    let path = Path::parse(path)?;
+    let address = url.as_str();
+    let store: Box<dyn ObjectStore> = match scheme {
+        ObjectStoreScheme::AmazonS3 => {
+            let builder = configured!(AmazonS3Builder::new().with_url(address), vars);
+            Box::new(builder.build()?)
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let builder = configured!(GoogleCloudStorageBuilder::new().with_url(address), vars);
+            Box::new(builder.build()?)
+        }
+        ObjectStoreScheme::MicrosoftAzure => {
+            let builder = configured!(MicrosoftAzureBuilder::new().with_url(address), vars);
+            Box::new(builder.build()?)
+        }
+        // These have no credentials.
+        _ => return parse_url_opts(url, vars),
+    };
+    Ok((store, path))
 }
 
 /// Creates a store of http or https files at `url` that retries transient failures.
@@ -187,27 +235,37 @@ impl Notes {
 }
 
 #[derive(Debug)]
-struct NotingConnector<C>(C);
+struct NotingConnector<C> {
+    connector: C,
+    /// Secrets among the variables of the store.
+    masks: SecretMasks,
+}
 
 impl<C: HttpConnector> HttpConnector for NotingConnector<C> {
     fn connect(&self, options: &object_store::ClientOptions) -> object_store::Result<HttpClient> {
-        let client = self.0.connect(options)?;
-        Ok(HttpClient::new(NotingService(client)))
+        Ok(HttpClient::new(NotingService {
+            client: self.connector.connect(options)?,
+            masks: self.masks.clone(),
+        }))
     }
 }
 
 #[derive(Debug)]
-struct NotingService(HttpClient);
+struct NotingService {
+    client: HttpClient,
+    masks: SecretMasks,
+}
 
 #[async_trait]
 impl HttpService for NotingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let notes = request.extensions().get::<Arc<Notes>>().cloned();
-        let answer = self.0.execute(request).await;
+        let secrets = sent_secrets(&request);
+        let answer = self.client.execute(request).await;
         if let Some(notes) = notes {
             notes.write(note(&answer));
         }
-        answer
+        Ok(mask_failed(answer?, &self.masks.with(secrets)).await)
     }
 }
 

@@ -75,6 +75,7 @@ mod object;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod private;
+mod sent_secrets;
 mod store;
 mod store_options;
 pub mod tar;

@@ -13,7 +13,7 @@ use feedline_http::EncodedPath;
 use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream};
 use object_store::{
     Attribute, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt as _,
-    PutMode, PutOptions, PutPayload, UpdateVersion, parse_url_opts,
+    PutMode, PutOptions, PutPayload, UpdateVersion,
     path::{Path, PathPart},
 };
 use url::Url;
@@ -55,8 +55,7 @@ pub(crate) fn reached(
         };
         return Ok((web, root));
     }
-    let pairs = options.vars.iter();
-    let (store, path) = parse_url_opts(url, pairs.map(|(k, v)| (k.as_str(), v.as_str())))?;
+    let (store, path) = clients::retrying(url, &options.vars)?;
     let root = ObjectRoot {
         path,
         url_path: None,

@@ -23,13 +23,13 @@ use url::Url;
 use crate::{Error, FailureClass, Lane, ReadOnce, Store, StoreOptions};
 
 /// A server that gives every request the same response, or none.
-struct Server {
-    port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    async fn start(address: &str, answer: Option<String>) -> Self {
+    pub(crate) async fn start(address: &str, answer: Option<String>) -> Self {
         let address: IpAddr = address.parse().unwrap();
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();

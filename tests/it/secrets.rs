@@ -94,3 +94,50 @@ fn a_secret_that_a_server_repeats_in_records_is_masked_in_every_output() {
     fs::remove_file(folder.join("token")).unwrap();
     run(folder, &["ingest", "status", file]).expect(0);
 }
+
+#[test]
+fn credentials_that_a_file_server_repeats_in_refusals_are_masked_in_every_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("token"), "canary-0123\n").unwrap();
+    let base = serve(|_| {
+        let body = "refused: Bearer canary-0123".to_owned();
+        ("403 Forbidden", String::new(), body)
+    });
+    let text = |url: &str| {
+        format!(
+            "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nformat = \"csv\"\n\
+             url = \"{url}\"\nretry = {{ max_tries = 1 }}\nauth = {{ type = \"bearer\", secret = {{ file = \"token\" }} }}\n"
+        )
+    };
+    for path in ["data/", "a.csv"] {
+        let file = pipeline(folder, &text(&format!("{base}/{path}")));
+        for arguments in [
+            &["check", file][..],
+            &["preview", file],
+            &["ingest", file],
+            &["ingest", file, "--json"],
+            &["run", file],
+            &["ingest", "status", file],
+        ] {
+            check_hidden(&run(folder, arguments));
+        }
+    }
+    let file = pipeline(folder, &text(&format!("{base}/data/")));
+    let refused = run(folder, &["ingest", file]).expect(1);
+    let last = refused.stderr.lines().last().unwrap();
+    assert!(last.contains("refused: Bearer ***"), "{refused:#?}");
+    for (name, bytes) in files(&folder.join("out")) {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("canary"), "{name}: {text}");
+    }
+    // The path of the URL has the token, and there is no server.
+    let file = pipeline(folder, &text("http://127.0.0.1:9/canary-0123/a.csv"));
+    let failed = run(folder, &["ingest", file]).expect(1);
+    let last = failed.stderr.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: ") && last.contains("/***/a.csv"),
+        "{failed:#?}"
+    );
+    assert!(!last.contains("canary"), "{failed:#?}");
+}

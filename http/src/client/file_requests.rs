@@ -23,12 +23,12 @@ use crate::{
     error::Error,
     hosts::{Speculation, Turn},
     http_cause::HttpCause,
-    redact::SecretMasks,
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry::{
         Retry,
         failed_try::{Again, Failure, TriedError},
     },
+    secret_masks::SecretMasks,
 };
 
 /// Requests of a source at a time.
@@ -210,20 +210,88 @@ impl<E: TriedError + Send + Sync> RequestPolicy for FileRequests<E> {
             reason
         })
     }
+
+    fn secret_masks(&self) -> SecretMasks {
+        self.http.secret_masks()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
     use feedline_schemas::config::PaginationKind;
-    use object_store::{ClientOptions, ObjectStoreExt as _, http::HttpBuilder};
+    use futures::TryStreamExt as _;
+    use object_store::{
+        ClientOptions, ObjectStore as _, ObjectStoreExt as _,
+        http::{HttpBuilder, HttpStore},
+        path::Path,
+    };
+    use serde_json::json;
 
     use super::*;
     use crate::{
         store_connector::{StoreConnector, WebOptions},
-        testing::{Scripted, config, context, raw},
+        testing::{Scripted, answer, config, context, raw},
     };
+
+    /// A store at `server` with the policy of `config`.
+    fn store_of(server: &Scripted, config: &SourceConfig) -> HttpStore {
+        let policy = FileRequests::<Error>::new(&server.url, config, &context()).unwrap();
+        let options = WebOptions {
+            headers: Some(policy.headers()),
+            policy: Some(Arc::new(policy)),
+            ..WebOptions::default()
+        };
+        let store = HttpBuilder::new()
+            .with_url(server.url.as_str())
+            .with_client_options(ClientOptions::new().with_allow_http(true))
+            .with_http_connector(StoreConnector::new(&server.url, &options, false))
+            .build();
+        store.unwrap()
+    }
+
+    #[tokio::test]
+    async fn credentials_that_a_server_repeats_are_masked_in_the_errors_of_a_store() {
+        // A file that is not below the listed folder.
+        let listed = "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>/CREDENTIALS/b.csv</D:href><D:propstat>\
+                      <D:prop><D:getcontentlength>9</D:getcontentlength><D:resourcetype/></D:prop>\
+                      <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>";
+        let basic = STANDARD.encode("reader:secret-PASSWORD");
+        for (auth, sent) in [
+            (
+                json!({ "type": "bearer", "secret": { "env": "TOKEN" } }),
+                "secret-TOKEN",
+            ),
+            (
+                json!({ "type": "basic", "user": "reader", "password": { "env": "PASSWORD" } }),
+                &*basic,
+            ),
+        ] {
+            let mut config = config("http://unused/", PaginationKind::None);
+            config.auth = Some(serde_json::from_value(auth).unwrap());
+            for (status, body) in [
+                ("400 Bad Request", "refused: CREDENTIALS"),
+                ("401 Unauthorized", "refused: CREDENTIALS"),
+                ("403 Forbidden", "refused: CREDENTIALS"),
+                ("409 Conflict", "refused: CREDENTIALS"),
+                ("207 Multi-Status", listed),
+            ] {
+                let response = answer(status, &body.replace("CREDENTIALS", sent));
+                let server = Scripted::start([response]).await;
+                let store = store_of(&server, &config);
+                let found = store.list(Some(&Path::from("d"))).try_collect::<Vec<_>>();
+                let found = found.await.unwrap_err();
+                let read = store.get(&Path::from("d/a.csv")).await.err();
+                assert!(server.heads()[0].contains(sent));
+                for error in [Some(found), read].into_iter().flatten() {
+                    let shown = format!("{error} {error:?}");
+                    assert!(!shown.contains(sent), "{status}: {shown}");
+                }
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_request_with_a_truncated_body_is_sent_again_for_the_whole_body() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use feedline_http::meter::Cause;
+use feedline_http::{SecretMasks, meter::Cause};
 use feedline_schemas::{
     config::{Overlap, PipelineConfig, SourceScheduleConfig},
     ids::Name,
@@ -166,7 +166,7 @@ impl SourceRunner {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    let error = with_cause(&error);
+                    let error = self.describe(&error);
                     tracing::warn!(source = %self.source, error, "its schedule cannot continue; will retry");
                     self.show(|served| {
                         served.waits_for = Some(error.clone());
@@ -383,6 +383,14 @@ impl SourceRunner {
         self.ended(ended, due_unix_s, began_unix_s)
     }
 
+    /// Text of an error with its cause, and a mask in place of each secret of the source.
+    fn describe(&self, error: &Error) -> String {
+        let mut sources = self.config.source.iter();
+        let config = sources.find(|config| config.name == self.source);
+        let masks = config.map(|config| SecretMasks::configured(config, &*self.context.secrets));
+        masks.unwrap_or_default().mask_message(&with_cause(error))
+    }
+
     fn ended(
         &self,
         ended: Result<IngestReport, Error>,
@@ -393,11 +401,11 @@ impl SourceRunner {
             Ok(_) => (RunOutcome::Complete, None, None),
             Err(error @ Error::Deferred { until_unix_s, .. }) => (
                 RunOutcome::Deferred,
-                Some(error.to_string()),
+                Some(self.describe(error)),
                 Some(i64::try_from(*until_unix_s).unwrap_or(i64::MAX)),
             ),
             Err(Error::Cancelled) => (RunOutcome::Stopped, None, None),
-            Err(error) => (RunOutcome::Failed, Some(with_cause(error)), None),
+            Err(error) => (RunOutcome::Failed, Some(self.describe(error)), None),
         };
         match &reason {
             None => {

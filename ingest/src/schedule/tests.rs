@@ -161,6 +161,21 @@ async fn a_run_that_fails_is_told_and_tried_at_the_next_time() {
     running.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_of_a_failed_run_has_a_mask_where_a_secret_was() {
+    let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\n\
+                url = \"http://127.0.0.1:9/secret-TOKEN/a.csv\"\nretry = { max_tries = 1 }\n\
+                auth = { type = \"bearer\", secret = { env = \"TOKEN\" } }\nschedule = { every_s = 1 }\n";
+    let config = load("p.toml", text, &[]).unwrap().config;
+    let running = start(&config, &Store::memory(), "x");
+    let reason = |served: &ServedSource| served.last.clone().and_then(|last| last.reason);
+    let served = running.until(|served| reason(served).is_some()).await;
+    let reason = reason(&served).unwrap();
+    assert!(reason.contains("127.0.0.1:9/***/a.csv`"), "{reason}");
+    assert!(!reason.contains("secret-TOKEN"), "{reason}");
+    running.end().await;
+}
+
 fn ticks() -> DueTimes {
     DueTimes::Every(100)
 }
