@@ -124,7 +124,9 @@ pub async fn ingest_all(
             Err(e @ Error::Cancelled) => stopped = Some(e),
             Err(e) => {
                 if failed.is_some() {
-                    tracing::error!(source = %source.name, error = %e, "this source failed too");
+                    let masks = SecretMasks::configured(source, &*context.secrets);
+                    let error = masks.mask_message(&e.to_string());
+                    tracing::error!(source = %source.name, error, "this source failed too");
                 }
                 failed = failed.or(Some(e));
             }

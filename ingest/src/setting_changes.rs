@@ -389,6 +389,7 @@ fn incremental(
             let anew = PageRun {
                 since: bound.start.clone(),
                 high: None,
+                interrupted: None,
                 ..run.clone()
             };
             *position = begin_again(anew);

@@ -8,8 +8,8 @@ use feedline_readers::{
     value::{Value, shorten},
 };
 use feedline_schemas::{
-    commit::{CommitEntry, CursorAhead, PageRun},
-    config::IncrementalConfig,
+    commit::{CommitEntry, CursorAhead, Interruption, PageRun, Position},
+    config::{IncrementalConfig, Pagination, SourceConfig},
     count::counted,
     ids::Hash128,
     report::Warning,
@@ -300,9 +300,9 @@ impl Incremental {
         let high = self
             .right(done.high.as_deref(), highs, now)
             .map_err(wrong)?;
-        let since = match &high {
+        let since = match choose_bound_cursor(high.as_deref(), done.interrupted.as_ref()) {
             None => self.start.clone(),
-            Some(high) => Some(self.bound(high).map_err(wrong)?),
+            Some(newest) => Some(self.bound(newest).map_err(wrong)?),
         };
         let mut ahead = done.ahead.clone();
         // Records before the bound are not returned again.
@@ -433,6 +433,42 @@ fn add_ahead(
         None => all.push(CursorAhead { cursor, hash: None }),
     }
     Ok(())
+}
+
+/// Notes that a process resumes the incremental page run of the source `config` at `position`. Records of the
+/// pages before it may have changed since, except in pages that are ordered by the cursor: there a changed
+/// record moves to a later page. A further interruption changes nothing.
+pub(crate) fn note_interruption(config: &SourceConfig, position: &mut Position) {
+    let (Some(incremental), Position::Page { page, run, .. }) = (&config.incremental, position)
+    else {
+        return;
+    };
+    let way = &config.pagination.way;
+    let is_ordered =
+        matches!(way, Pagination::Keyset(keys) if keys.time_path == incremental.cursor);
+    if *page > 0 && !is_ordered && run.interrupted.is_none() {
+        let high = run.high.clone();
+        run.interrupted = Some(Interruption { high });
+    }
+}
+
+/// Returns the cursor that the bound after a page run follows: the newest one, `high`, or in an interrupted
+/// page run the newest one from before the interruption.
+pub(crate) fn choose_bound_cursor<'a>(
+    high: Option<&'a str>,
+    interrupted: Option<&'a Interruption>,
+) -> Option<&'a str> {
+    let Some(interruption) = interrupted else {
+        return high;
+    };
+    let (high, before) = (high?, interruption.high.as_deref()?);
+    let compared = Mark::parse(high).and_then(|high| high.compare(&Mark::parse(before)?));
+    // Without an order, the older one loses nothing.
+    Some(if compared == Ok(Ordering::Less) {
+        high
+    } else {
+        before
+    })
 }
 
 /// Returns true if a cursor is before a bound.

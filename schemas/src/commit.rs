@@ -143,14 +143,20 @@ impl CommitEntry {
     }
 
     /// Oldest format version whose builds may read the entry and resume from it: older ones know neither what
-    /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are.
+    /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are, nor the bound after an
+    /// `interrupted` run of pages.
     #[must_use]
     pub fn oldest_reader(&self) -> u32 {
         let has_new = !self.compacted.is_empty()
             || self.rewound_to.is_some()
             || !self.expired.is_empty()
             || !self.marks.is_empty()
-            || !self.state.marks.is_empty();
+            || !self.state.marks.is_empty()
+            || self
+                .state
+                .position
+                .run()
+                .is_some_and(|run| run.interrupted.is_some());
         match has_new {
             true => COMMIT.version,
             false => COMMIT_MIN_READER,
@@ -448,6 +454,10 @@ pub struct PageRun {
     /// come again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<CursorAhead>,
+    /// Incremental: the first resumption of the run of pages by another process. Records of the pages before it may have
+    /// changed until then, so the next run of pages requests them again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interruption>,
     /// Records that its pages brought, where they are counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub records: u64,
@@ -468,6 +478,15 @@ pub struct PageRun {
     /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Box<Ledger>>,
+}
+
+/// An interruption of an incremental run of pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interruption {
+    /// `high` of the run of pages at that time: the next bound follows no newer cursor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<String>,
 }
 
 /// A page with fewer records than were asked for.

@@ -22,7 +22,7 @@ use feedline_storage::Store;
 use super::listed_values::ListedValues;
 use crate::{
     error::Error,
-    watermark::{MOST_AHEAD, Mark, ahead_warning},
+    watermark::{MOST_AHEAD, Mark, ahead_warning, choose_bound_cursor},
 };
 
 /// Folder of the files.
@@ -73,8 +73,8 @@ impl ValueCursors {
 
     /// Notes the newest cursor of a value whose page run has ended.
     pub(crate) fn note(&mut self, value: String, run: &PageRun) {
-        if let Some(high) = &run.high {
-            self.newest.insert(value, high.clone());
+        if let Some(newest) = choose_bound_cursor(run.high.as_deref(), run.interrupted.as_ref()) {
+            self.newest.insert(value, newest.to_owned());
         }
         for ahead in &run.ahead {
             let is_full = self.ahead.len() >= MOST_AHEAD;
@@ -201,7 +201,9 @@ pub(crate) async fn wrong_cursors(
     Ok(Some(Damage {
         path: path(hash),
         entry: entry.sequence.get(),
-        reason: format!("it is missing or damaged: {LOST}"),
+        reason: format!(
+            "it is missing or damaged: {LOST}; that run writes the cursors again, `feedline ingest repair` does not"
+        ),
     }))
 }
 

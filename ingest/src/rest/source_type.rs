@@ -92,8 +92,15 @@ impl SourceType for RestType {
             let next = incremental.next_run(earlier.run, earlier.highs, earlier.now)?;
             Ok::<_, Error>(next.since)
         });
+        let interrupted = earlier.run.interrupted.as_ref();
+        let again = match interrupted.is_some_and(|before| before.high != earlier.run.high) {
+            true => {
+                ", and those again that may have changed while the last page run was interrupted"
+            }
+            false => "",
+        };
         match since {
-            Some(Ok(Some(since))) => format!("requests new records since `{since}`"),
+            Some(Ok(Some(since))) => format!("requests new records since `{since}`{again}"),
             Some(Err(error)) => format!("fails: {error}"),
             Some(Ok(None)) | None => "requests new records".to_owned(),
         }

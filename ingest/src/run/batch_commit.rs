@@ -392,7 +392,9 @@ impl Run<'_> {
 fn is_no_news(from: &Position, to: &Position) -> bool {
     match (from, to) {
         (Position::Done { run: before, .. }, Position::Done { run: after, .. }) => {
-            let is_same = before.high == after.high && before.ahead == after.ahead;
+            let is_same = before.high == after.high
+                && before.ahead == after.ahead
+                && before.interrupted == after.interrupted;
             match (&before.ledger, &after.ledger) {
                 // Only time may have extended the range; the finished part has not changed.
                 (Some(before), Some(after)) => is_same_ledger(before, after),

@@ -36,6 +36,7 @@ use crate::{
     source::{Requests, Source},
     source_table::unit_of,
     source_type::ReadUnit,
+    watermark::note_interruption,
 };
 
 /// Re-parses the responses that the pipeline's sources have archived below `from`, and lands their
@@ -145,9 +146,12 @@ async fn replay_source(
     run.tape = Some(Arc::clone(&tape));
     let asked = offline(config);
     let mut opened: Option<Box<dyn Source>> = None;
-    for entry in entries.iter().skip(done) {
+    for (index, entry) in entries.iter().enumerate().skip(done) {
         tape.load(archive, entry).await?;
-        let begin = run.position();
+        let mut begin = run.position();
+        if is_resumed(config, entries, index) {
+            note_interruption(config, &mut begin);
+        }
         // A run after a complete one was another process.
         let is_anew = matches!(begin, Position::Done { .. });
         let mut source = match opened.take().filter(|_| !is_anew) {
@@ -184,6 +188,18 @@ async fn replay_source(
     report.new_rows = Some(run.log.appended_rows());
     report.new_rejected = Some(run.log.appended_rejects());
     Ok(report)
+}
+
+/// Returns true if the archived run resumed an incremental page run with the entry at `index`.
+fn is_resumed(config: &SourceConfig, entries: &[CommitEntry], index: usize) -> bool {
+    let noted = entries
+        .get(index)
+        .and_then(|entry| entry.state.position.run());
+    let is_noted = noted.is_some_and(|run| run.interrupted.is_some());
+    // A batch may end in the pages of another value, which were not interrupted.
+    let run_id = |index: usize| entries.get(index).map(|entry| entry.run_id.as_str());
+    let is_other = index.checked_sub(1).and_then(run_id) != run_id(index);
+    is_noted || (config.for_each.is_some() && is_other)
 }
 
 /// Refuses a log that is not a complete or partial replay of these entries; `own` are the pages of

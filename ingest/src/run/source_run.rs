@@ -32,6 +32,7 @@ use crate::{
     source::Source,
     source_table::unit_of,
     source_type::ReadUnit,
+    watermark::note_interruption,
 };
 
 /// Time before which no request may be made.
@@ -135,7 +136,9 @@ impl<'a> Run<'a> {
 
     /// Reads and commits to the end of the source. Reads the next batch while one is written.
     pub(super) async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
-        let mut read = self.reading(0).gather(source, self.position()).await?;
+        let mut begin = self.position();
+        note_interruption(self.config, &mut begin);
+        let mut read = self.reading(0).gather(source, begin).await?;
         self.look_ahead(source, &read.next).await?;
         loop {
             let Gathered {

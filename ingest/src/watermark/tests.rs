@@ -151,3 +151,75 @@ fn the_last_day_of_the_calendar_is_ahead_of_now() {
     assert_eq!(date.beside(&time), time);
     assert_eq!(time.beside(&date), date);
 }
+
+fn noted(pagination: &str, page: u64, run: PageRun) -> Option<Interruption> {
+    let text = format!(
+        "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = 'http://h.example/'\n\
+         pagination = {{ {pagination} }}\nincremental = {{ cursor = 'at', param = 'since' }}\n"
+    );
+    let loaded = feedline_schemas::config::load("p", &text, &[]).unwrap();
+    let mut position = Position::Page {
+        page,
+        cursor: None,
+        run,
+    };
+    note_interruption(&loaded.config.source[0], &mut position);
+    position.run().and_then(|run| run.interrupted.clone())
+}
+
+#[test]
+fn the_first_interruption_is_noted_unless_the_pages_are_ordered_by_the_cursor() {
+    let of = |high: &str| Interruption {
+        high: Some(high.into()),
+    };
+    let run = |interrupted: Option<Interruption>| PageRun {
+        high: Some("7".into()),
+        interrupted,
+        ..PageRun::default()
+    };
+    let pages = "type = 'page'";
+    assert_eq!(noted(pages, 3, run(None)), Some(of("7")));
+    assert_eq!(noted(pages, 3, run(Some(of("5")))), Some(of("5")));
+    assert_eq!(noted(pages, 0, run(None)), None);
+    let none = PageRun::default();
+    assert_eq!(noted(pages, 3, none), Some(Interruption::default()));
+    let keyset = |path: &str| {
+        format!(
+            "type = 'keyset', time_path = '{path}', time_param = 'from', key_path = 'id', page_size = 9"
+        )
+    };
+    assert_eq!(noted(&keyset("at"), 3, run(None)), None);
+    assert_eq!(noted(&keyset("created"), 3, run(None)), Some(of("7")));
+}
+
+#[test]
+fn the_bound_after_an_interruption_follows_the_newest_cursor_from_before_it() {
+    let check = |high: Option<&str>, before: Option<&str>, expected: Option<&str>| {
+        let interruption = Interruption {
+            high: before.map(ToOwned::to_owned),
+        };
+        assert_eq!(choose_bound_cursor(high, Some(&interruption)), expected);
+    };
+    check(Some("10"), Some("9"), Some("9"));
+    // A clock that was ahead is corrected meanwhile.
+    check(Some("8"), Some("9"), Some("8"));
+    check(Some("10"), None, None);
+    check(None, Some("9"), None);
+    assert_eq!(choose_bound_cursor(Some("10"), None), Some("10"));
+    let done = PageRun {
+        high: Some("10".into()),
+        interrupted: Some(Interruption {
+            high: Some("7".into()),
+        }),
+        ..PageRun::default()
+    };
+    let next = incremental(None, "2").unwrap();
+    let next = next.next_run(&done, &[], NOW).unwrap();
+    let expected = (Some("5"), Some("10"), None);
+    let found = (
+        next.since.as_deref(),
+        next.high.as_deref(),
+        next.interrupted,
+    );
+    assert_eq!(found, expected);
+}

@@ -141,6 +141,7 @@ fn restart_at(from: &str, run: &PageRun) -> Position {
             since: Some(from.to_owned()),
             high: run.high.clone(),
             ahead: run.ahead.clone(),
+            interrupted: run.interrupted.clone(),
             ..PageRun::default()
         },
     }

@@ -133,12 +133,22 @@ async fn ten_values_that_fail_in_a_row_end_the_source_and_the_next_run_continues
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     let config = config_of(&server, PaginationKind::None, &values);
     let root = Store::memory();
-    for requested in [&values[..10], &values[9..19]] {
+    for (count, requested) in [(9, &values[..10]), (18, &values[9..19])] {
         let first = server.heads().len();
         let error = ingest_once(&root, &config).await.unwrap_err().to_string();
-        let part = "the last 10 of them in a row, so the values behind them were not requested";
+        let part = "9 values of `for_each` failed (";
         assert!(error.contains(part), "{error}");
+        let last = requested.last().unwrap();
+        let part = format!(
+            "and then `{last}`, the 10th in a row: the next run begins with it, and the values behind it were not requested"
+        );
+        assert!(error.contains(&part), "{error}");
         assert_eq!(asked(&server, first), requested);
+        // The value in work is in neither count.
+        let warnings = entries(&root).await.pop().unwrap().state.warnings;
+        let part = format!("the last requests of {count} values failed");
+        let mut messages = warnings.iter().map(|warning| warning.message.as_str());
+        assert!(messages.any(|text| text.starts_with(&part)), "{warnings:?}");
     }
     // The pass ends, and the one after it requests them all: none of them fails for the first time.
     let first = server.heads().len();

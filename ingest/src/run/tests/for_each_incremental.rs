@@ -202,6 +202,34 @@ async fn an_interrupted_pass_keeps_the_bounds_that_it_began_with() {
 }
 
 #[tokio::test]
+async fn an_issue_that_changes_while_the_pages_of_its_value_are_interrupted_lands_with_the_next_pass()
+ {
+    let long = [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40)];
+    let forge = Forge::start(&[("a", &long), ("b", &[(7, 5)])]).await;
+    let mut config = forge.config(&["a", "b"]);
+    config.batch.pages = Bounded::literal::<1>();
+    let root = Store::memory();
+    let dies = rule(Operation::Create, "log/", Effect::FailBefore, 2, 99);
+    let dying = root.with_faults(Faults::new(vec![dies]));
+    ingest_once(&dying, &config).await.unwrap_err();
+    assert_eq!(landed_numbers(&root).await, [0, 1, 2, 3]);
+    let mut of_a = forge.remove("a");
+    of_a[0] = (0, 50);
+    of_a.push((5, 60));
+    forge.put("a", of_a);
+    ingest_once(&root, &config).await.unwrap();
+    assert_eq!(landed_numbers(&root).await, [0, 1, 2, 3, 4, 5, 7]);
+    // The pages of the other value were not interrupted.
+    for bound in ["30", "60"] {
+        let before = forge.requests();
+        ingest_once(&root, &config).await.unwrap();
+        let bounds = [("a", Some(bound)), ("b", Some("5"))];
+        assert_eq!(forge.asked(before), pairs(&bounds));
+        assert_eq!(landed_numbers(&root).await, [0, 0, 1, 2, 3, 4, 5, 7]);
+    }
+}
+
+#[tokio::test]
 async fn a_value_that_fails_keeps_its_cursor_and_those_of_the_others_move() {
     let forge = Forge::start(&[("a", &[(1, 10)]), ("b", &[(2, 20)])]).await;
     *forge.refusal.lock().unwrap() = "500 Oh";

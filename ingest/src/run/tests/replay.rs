@@ -150,6 +150,26 @@ async fn a_cursor_that_had_expired_expires_in_the_replay_too() {
     assert_eq!(snapshot(&to).await, snapshot(&root).await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_bound_after_an_interrupted_page_run_is_the_same_in_the_replay() {
+    let api = Api::start(20).await;
+    let config = archived(&api, Some("0"));
+    let root = interrupted(&config, 2).await;
+    ingest_once(&root, &config).await.unwrap();
+    api.change(news);
+    let before = api.server.targets().len();
+    ingest_once(&root, &config).await.unwrap();
+    // The twelfth record was the last one before the interruption.
+    assert_eq!(api.server.targets()[before], "/?since=110");
+    drop(api);
+    let (to, third) = (elsewhere(), elsewhere().child("third"));
+    replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(snapshot(&to).await, snapshot(&root).await);
+    // A replay is an archive itself.
+    replay_once(&to, &third, &config).await.unwrap();
+    assert_eq!(snapshot(&third).await, snapshot(&root).await);
+}
+
 #[tokio::test]
 async fn a_list_that_had_moved_has_moved_in_the_replay_too() {
     let (list, root) = (List::start().await, Store::memory());
