@@ -8,8 +8,8 @@
 //! to all of them alike.
 //!
 //! Other media types, pages disallowed by robots.txt and absent pages are counted as skipped.
-//! Failures become rejects. An unreachable start page, or a host that fails five times in a row,
-//! stops the run. A later run resumes it from the last commit.
+//! Failures become rejects, also that of the robots.txt of a page. An unreachable start page, or a
+//! host that fails five times in a row, stops the run. A later run resumes it from the last commit.
 
 mod address;
 mod article;
@@ -25,6 +25,7 @@ mod pattern;
 mod reader;
 mod repeated_text;
 mod robots;
+mod robots_failure;
 mod rows;
 mod selector_drift;
 mod sitemap;
@@ -58,6 +59,7 @@ use self::{
     invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
     reader::{Contents, Readers, Rules},
+    robots_failure::{ROBOTS_UNREACHABLE, RobotsWarnings},
     rows::EMPTY_ROW,
     selector_drift::Drift,
     sitemap::Sitemap,
@@ -122,6 +124,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         canonicals: Canonicals::default(),
         invalid_bytes: InvalidBytes::default(),
         sitemap_warnings: SitemapWarnings::default(),
+        robots_warnings: RobotsWarnings::default(),
         failures: HashMap::new(),
         landed: 0,
         empty_rows: 0,
@@ -165,6 +168,7 @@ struct Crawl {
     canonicals: Canonicals,
     invalid_bytes: InvalidBytes,
     sitemap_warnings: SitemapWarnings,
+    robots_warnings: RobotsWarnings,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records so far, including those of earlier runs.
@@ -211,6 +215,7 @@ impl Source for Crawl {
             }
             crawled.warnings.extend(self.warn_of_unmatched());
             self.sitemap_warnings.finish();
+            self.robots_warnings.finish();
         }
         Ok(self.page(records, crawled))
     }
@@ -234,6 +239,7 @@ impl Source for Crawl {
         };
         if asked > 0 {
             self.sitemap_warnings.resume();
+            self.robots_warnings.resume();
         }
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
@@ -255,7 +261,9 @@ impl Source for Crawl {
     }
 
     fn take_warnings(&mut self) -> Vec<WarningChange> {
-        self.sitemap_warnings.take_changes()
+        let mut changes = self.sitemap_warnings.take_changes();
+        changes.extend(self.robots_warnings.take_change());
+        changes
     }
 
     fn requests(&self) -> Requests {
@@ -345,6 +353,7 @@ impl Crawl {
             .ok()
             .and_then(|url| url.host_str().map(ToOwned::to_owned));
         let host = host.unwrap_or_default();
+        let visit = self.walk.skip_denied_failure(&at, visit);
         if !matches!(
             visit,
             Visit::Failed {
@@ -389,11 +398,14 @@ impl Crawl {
                 is_transient,
             } => {
                 if is_transient {
-                    let failures = self.failures.entry(host).or_default();
+                    let failures = self.failures.entry(host.clone()).or_default();
                     *failures += 1;
                     if at.is_start || *failures >= DOWN_AFTER {
                         return Err(error);
                     }
+                }
+                if reason == ROBOTS_UNREACHABLE {
+                    self.robots_warnings.count(&host);
                 }
                 self.failure = Some(error.to_string());
                 records.push(Record::Bad {
@@ -415,10 +427,10 @@ impl Crawl {
         crawled: &mut Crawled,
     ) {
         let others = self.walk.other_hosts(sitemap);
-        self.sitemap_warnings.look_at_hosts(&at.url, &others);
-        // One without a URL of the crawl is requested in full again, so that its warning holds meanwhile.
-        let has_hosts = sitemap.hosts().next().is_some();
-        let validator = validator.filter(|_| has_hosts && others.is_empty());
+        let urls = sitemap.hosts().count() as u64;
+        self.sitemap_warnings.look_at_hosts(&at.url, &others, urls);
+        // One with a warning is requested in full again, so that the warning holds meanwhile.
+        let validator = validator.filter(|_| urls > 0 && others.is_empty());
         self.note(&at.url, validator, crawled);
         skip(crawled, "sitemap");
         self.walk.sitemap(at, sitemap, crawled);

@@ -1,9 +1,12 @@
 //! URLs: their canonical form, and the ones that a crawl may fetch.
 
+use std::net::Ipv6Addr;
+
 use feedline_schemas::config::CrawlConfig;
-use url::Url;
+use url::{Host, Url};
 
 use super::pattern::{Pattern, octets};
+use crate::error::Error;
 use feedline_readers::glob::wild;
 
 /// A longer URL is not followed: no page needs one, and traps make them.
@@ -29,6 +32,48 @@ pub(super) fn normalized(mut url: Url, drop_params: &[String]) -> Option<Url> {
     });
     url.set_query(query.as_deref().filter(|query| !query.is_empty()));
     (url.as_str().len() <= MAX_BYTES).then_some(url)
+}
+
+/// Canonical form of the host `text`, as in URLs. Returns `None` if no URL has such a host.
+pub(super) fn normalized_host(text: &str) -> Option<String> {
+    if text.contains('*') {
+        return None;
+    }
+    match text.parse::<Ipv6Addr>() {
+        Ok(address) => Some(format!("[{address}]")),
+        Err(_) => Host::parse(text).ok().map(|host| host.to_string()),
+    }
+}
+
+/// Refuses an entry of `crawl.hosts` that no URL has as its host.
+///
+/// # Errors
+/// [`Error::Config`] with the host to write instead.
+pub(super) fn check_hosts(hosts: &[String]) -> Result<(), Error> {
+    let mut texts = hosts.iter().enumerate();
+    let Some((i, text)) = texts.find(|(_, text)| normalized_host(text).is_none()) else {
+        return Ok(());
+    };
+    let url = match text.contains("://") {
+        true => Url::parse(text),
+        false => Url::parse(&format!("http://{text}")),
+    };
+    let host = url
+        .ok()
+        .and_then(|url| url.host_str().and_then(normalized_host));
+    let advice = match host {
+        Some(host) => format!("write the host alone, without scheme, port and path: `{host}`"),
+        None if text.contains('*') => {
+            "patterns are not supported: name each host, such as `www.example.org`".to_owned()
+        }
+        None => {
+            "write a name or an address alone, such as `www.example.org` or `10.0.0.7`".to_owned()
+        }
+    };
+    // Without a user and a password.
+    let shown = text.rsplit('@').next().unwrap_or_default();
+    let reason = format!("`{shown}` is no host; {advice}");
+    Err(Error::config(format!("crawl.hosts.{i}"), reason))
 }
 
 /// Patterns of URLs.
@@ -84,7 +129,12 @@ impl Scope {
     }
 
     pub(super) fn admits(&self, url: &Url) -> bool {
-        (self.allow.is_empty() || self.allow.matches(url)) && !self.deny.matches(url)
+        (self.allow.is_empty() || self.allow.matches(url)) && !self.denies(url)
+    }
+
+    /// Returns true if a pattern of `deny` matches `url`.
+    pub(super) fn denies(&self, url: &Url) -> bool {
+        self.deny.matches(url)
     }
 }
 
@@ -117,6 +167,40 @@ mod tests {
         check("mailto:a@b.example", None);
         check("ftp://h/x", None);
         check(&format!("http://h/{}", "a".repeat(3_000)), None);
+    }
+
+    #[test]
+    fn an_entry_of_hosts_is_a_host_alone() {
+        let check = |text: &str| {
+            let hosts = ["a.example".to_owned(), text.to_owned()];
+            check_hosts(&hosts).map_err(|error| error.to_string())
+        };
+        for (text, expected) in [
+            ("localhost", "localhost"),
+            ("WWW.Example.org", "www.example.org"),
+            ("b\u{fc}cher.example", "xn--bcher-kva.example"),
+            ("10.0.0.7", "10.0.0.7"),
+            ("::1", "[::1]"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+            assert_eq!(normalized_host(text).as_deref(), Some(expected), "{text}");
+        }
+        for (text, part) in [
+            ("localhost:18493", "port and path: `localhost`"),
+            ("http://localhost/", "port and path: `localhost`"),
+            ("www.example.org/path", "port and path: `www.example.org`"),
+            ("https://[::1]:8080/", "port and path: `[::1]`"),
+            ("*.example.org", "patterns are not supported"),
+            ("https://*.example.org/", "patterns are not supported"),
+            ("", "`` is no host; write a name or an address alone"),
+            ("http://user:canary@h.example/", "`h.example/` is no host"),
+        ] {
+            let error = check(text).unwrap_err();
+            assert!(error.starts_with("`crawl.hosts.1`: "), "{error}");
+            assert!(error.contains(part), "{error}");
+            assert!(!error.contains("canary"), "{error}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ use url::Url;
 use super::{
     address::path,
     robots::{MAX_BYTES, Robots},
+    robots_failure::{ROBOTS_KEY, ROBOTS_UNREACHABLE, RobotsFailure},
 };
 use crate::{
     context::Context,
@@ -46,9 +47,8 @@ const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
 const ROBOTS_REDIRECTS: usize = 5;
 /// Reasons for a URL without a page.
 pub(super) const ROBOTS: &str = "robots";
-pub(super) const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
 pub(super) const CRAWL_DELAY: &str = "crawl_delay";
-const UNREACHABLE: &str = "unreachable";
+pub(super) const UNREACHABLE: &str = "unreachable";
 const UNUSABLE: &str = "unusable_answer";
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.5,application/xml;q=0.5";
 
@@ -109,7 +109,17 @@ struct Host {
 enum Rules {
     Known(Arc<Robots>),
     /// robots.txt cannot be read: everything is disallowed.
-    Unreachable,
+    Unreachable(Arc<RobotsFailure>),
+}
+
+/// Verdict of robots.txt about a URL.
+enum CrawlPermission {
+    /// It may be fetched, with this delay before the next request.
+    After(Duration),
+    /// It must not be fetched, for this reason.
+    Refused(&'static str),
+    /// It must not be fetched, since the rules are unknown.
+    Unknown(Arc<RobotsFailure>),
 }
 
 impl PageFetcher {
@@ -216,10 +226,20 @@ impl PageFetcher {
                 .permission(&host, &mut rules, &url, &mut retry, found.is_start)
                 .await?
             {
-                Ok(delay) => delay,
-                Err(reason) => {
+                CrawlPermission::After(delay) => delay,
+                CrawlPermission::Refused(reason) => {
                     let kept = self.nothing(&url, reason, None);
                     return Ok((Fetched::Skipped(reason), kept));
+                }
+                CrawlPermission::Unknown(failure) => {
+                    let error = failure.to_error(&url);
+                    let kept = self.nothing(&url, ROBOTS_UNREACHABLE, Some(error.to_string()));
+                    let failed = Fetched::Failed {
+                        reason: ROBOTS_UNREACHABLE,
+                        error,
+                        is_transient: failure.is_transient,
+                    };
+                    return Ok((failed, kept));
                 }
             };
             self.get(&host, delay, &url, found.is_sitemap, &mut retry)
@@ -293,7 +313,7 @@ impl PageFetcher {
         Arc::clone(hosts.entry(url.origin().ascii_serialization()).or_default())
     }
 
-    /// Crawl delay of `url`, or the reason why it must not be fetched.
+    /// Verdict of robots.txt about `url`.
     async fn permission(
         &self,
         host: &Host,
@@ -301,10 +321,10 @@ impl PageFetcher {
         url: &Url,
         retry: &mut Retry,
         is_start: bool,
-    ) -> Result<Result<Duration, &'static str>, Error> {
+    ) -> Result<CrawlPermission, Error> {
         let least = self.crawl.delay_ms.duration();
         if !self.crawl.robots {
-            return Ok(Ok(least));
+            return Ok(CrawlPermission::After(least));
         }
         let now = self.clock.monotonic();
         let fresh = rules
@@ -317,19 +337,20 @@ impl PageFetcher {
                 rules.insert((now, read)).1.clone()
             }
         };
-        let Rules::Known(robots) = known else {
-            return Ok(Err(ROBOTS_UNREACHABLE));
+        let robots = match known {
+            Rules::Known(robots) => robots,
+            Rules::Unreachable(failure) => return Ok(CrawlPermission::Unknown(failure)),
         };
         if !robots.allows(path(url)) {
             tracing::debug!(%url, "robots.txt disallows it");
-            return Ok(Err(ROBOTS));
+            return Ok(CrawlPermission::Refused(ROBOTS));
         }
         let asked = robots.crawl_delay.unwrap_or_default();
         if asked > self.crawl.max_crawl_delay_s.duration() {
             tracing::warn!(%url, delay_s = asked.as_secs_f64(), "robots.txt asks for a longer Crawl-delay than `crawl.max_crawl_delay_s`");
-            return Ok(Err(CRAWL_DELAY));
+            return Ok(CrawlPermission::Refused(CRAWL_DELAY));
         }
-        Ok(Ok(least.max(asked)))
+        Ok(CrawlPermission::After(least.max(asked)))
     }
 
     /// Reads robots.txt of the host of `url` (RFC 9309, 2.3.1). Status 4xx counts as an empty file,
@@ -346,35 +367,48 @@ impl PageFetcher {
             return Ok(none());
         };
         let least = self.crawl.delay_ms.duration();
+        let is_transient = &AtomicBool::new(false);
         for _ in 0..=ROBOTS_REDIRECTS {
             let attempt = || async {
                 self.turn(host, &at, least).await;
-                self.http
-                    .ask(&at, "text/plain", &self.headers, |_| {
-                        Wanted::Start(MAX_BYTES + 1)
-                    })
-                    .await
+                let wanted = |_: &HeaderMap| Wanted::Start(MAX_BYTES + 1);
+                let answer = self.http.ask(&at, "text/plain", &self.headers, wanted);
+                answer.await.inspect_err(|failure| {
+                    let is_final = matches!(failure.again, Again::Never | Again::Absent);
+                    is_transient.store(!is_final, Ordering::Relaxed);
+                })
             };
             let answer = match retry.run(attempt).await.map_err(Error::from) {
-                Ok(answer) if answer.status.is_server_error() => None,
-                Ok(answer) => Some(answer),
+                Ok(answer) if answer.status.is_server_error() => {
+                    Err(RobotsFailure::of_status(&at, answer.status))
+                }
+                Ok(answer) => Ok(answer),
                 Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
                 Err(e) if is_start => return Err(e),
-                Err(error) => {
-                    tracing::warn!(%error, "robots.txt cannot be read: its host is skipped");
-                    None
+                Err(e) => {
+                    let is_transient = is_transient.load(Ordering::Relaxed);
+                    Err(RobotsFailure::new(&at, e, is_transient))
                 }
             };
             match answer {
-                None => return Ok(Rules::Unreachable),
-                Some(Answer {
+                Err(failure) => {
+                    tracing::warn!(
+                        code = ROBOTS_UNREACHABLE,
+                        key = ROBOTS_KEY,
+                        "`{}` cannot be read ({}): no page of its host is requested",
+                        failure.url,
+                        failure.what
+                    );
+                    return Ok(Rules::Unreachable(Arc::new(failure)));
+                }
+                Ok(Answer {
                     redirect: Some(next),
                     ..
                 }) => at = next,
-                Some(answer) if answer.status.is_success() => {
+                Ok(answer) if answer.status.is_success() => {
                     return Ok(Rules::Known(Arc::new(Robots::parse(&answer.body, PRODUCT))));
                 }
-                Some(_) => return Ok(none()),
+                Ok(_) => return Ok(none()),
             }
         }
         Ok(none())
@@ -436,7 +470,7 @@ impl Host {
 
 /// Outcome of an archived URL without a response. Its host counted as up or down at request time.
 fn unanswered(reason: &str, detail: &str) -> Fetched {
-    let failed = [UNREACHABLE, UNUSABLE];
+    let failed = [UNREACHABLE, UNUSABLE, ROBOTS_UNREACHABLE];
     if let Some(reason) = failed.into_iter().find(|known| *known == reason) {
         return Fetched::Failed {
             reason,
@@ -444,7 +478,7 @@ fn unanswered(reason: &str, detail: &str) -> Fetched {
             is_transient: false,
         };
     }
-    let skipped = [ROBOTS, ROBOTS_UNREACHABLE, CRAWL_DELAY];
+    let skipped = [ROBOTS, CRAWL_DELAY];
     let known = skipped.into_iter().find(|known| *known == reason);
     Fetched::Skipped(known.unwrap_or("archived"))
 }

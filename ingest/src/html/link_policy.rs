@@ -1,13 +1,16 @@
 //! Traversal of a crawl: selects the found URLs to follow.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use feedline_schemas::config::CrawlConfig;
 use url::Url;
 
 use super::{
-    address::{Scope, normalized},
+    address::{Scope, normalized, normalized_host},
+    fetcher::UNREACHABLE,
+    robots_failure::ROBOTS_UNREACHABLE,
     sitemap::Sitemap,
+    visit::Visit,
 };
 use crate::{
     frontier::{Frontier, discovery::Discovery},
@@ -39,8 +42,8 @@ impl LinkPolicy {
     /// A walk from `pages` and `sitemaps` on.
     pub(super) fn new(config: &CrawlConfig, pages: &[Url], sitemaps: &[Url]) -> Self {
         let mut frontier = Frontier::default();
-        for host in &config.hosts {
-            frontier.admit(&host.to_ascii_lowercase());
+        for host in config.hosts.iter().filter_map(|host| normalized_host(host)) {
+            frontier.admit(&host);
         }
         let pages = pages.iter().map(|url| (url, false));
         for (url, is_sitemap) in pages.chain(sitemaps.iter().map(|url| (url, true))) {
@@ -68,16 +71,36 @@ impl LinkPolicy {
         }
     }
 
-    /// Hosts of the URLs of a sitemap, if none of them is a host of the crawl; otherwise empty.
-    pub(super) fn other_hosts(&self, sitemap: &Sitemap) -> BTreeSet<String> {
-        let mut others = BTreeSet::new();
-        for host in sitemap.hosts() {
-            if self.frontier.of_host(&host).is_some() {
-                return BTreeSet::new();
+    /// Number of URLs of a sitemap by host, for hosts that are not of the crawl. URLs that
+    /// `crawl.deny` matches do not count.
+    pub(super) fn other_hosts(&self, sitemap: &Sitemap) -> BTreeMap<String, u64> {
+        let mut others: BTreeMap<String, u64> = BTreeMap::new();
+        for url in sitemap.urls.iter().filter_map(|url| Url::parse(url).ok()) {
+            let Some(host) = url.host_str() else {
+                continue;
+            };
+            if self.frontier.of_host(host).is_none() && !self.scope.denies(&url) {
+                *others.entry(host.to_owned()).or_default() += 1;
             }
-            others.insert(host);
         }
         others
+    }
+
+    /// Turns the failure of a host that is down into a skipped URL, if `crawl.deny` matches the URL by
+    /// now. So a crawl can continue without that host.
+    pub(super) fn skip_denied_failure(&self, at: &Discovery, visit: Visit) -> Visit {
+        let is_down = matches!(
+            visit,
+            Visit::Failed {
+                reason: UNREACHABLE | ROBOTS_UNREACHABLE,
+                ..
+            }
+        );
+        let is_denied = || Url::parse(&at.url).is_ok_and(|url| self.scope.denies(&url));
+        match is_down && !at.is_start && is_denied() {
+            true => Visit::Skipped("denied"),
+            false => visit,
+        }
     }
 
     /// Adds the URLs of a sitemap.

@@ -1,13 +1,14 @@
-//! Warnings of sitemaps that give no URL: absent ones, disallowed ones, empty ones, and those of other hosts.
+//! Warnings of sitemaps that give no URL (absent ones, disallowed ones, empty ones), and of those with
+//! URLs of other hosts.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use feedline_http::redacted;
-use feedline_schemas::report::Warning;
+use feedline_schemas::{count::counted, report::Warning};
 use url::Url;
 
 use super::{
-    fetcher::{CRAWL_DELAY, NOT_FOUND, ROBOTS, ROBOTS_UNREACHABLE},
+    fetcher::{CRAWL_DELAY, NOT_FOUND, ROBOTS},
     sitemap::is_robots_txt,
     visit::Visit,
 };
@@ -17,7 +18,7 @@ use crate::warnings::WarningChange;
 const MISSING_SITEMAP: &str = "missing_sitemap";
 /// Code of the warning of sitemaps that exist, or may exist, and give no URL.
 const EMPTY_SITEMAP: &str = "empty_sitemap";
-/// Code of the warning of sitemaps whose URLs are all of hosts that the crawl does not follow.
+/// Code of the warning of sitemaps with URLs of hosts that the crawl does not follow.
 const SITEMAP_OF_OTHER_HOSTS: &str = "sitemap_of_other_hosts";
 /// Key that changes the first two.
 const KEY: &str = "crawl.sitemaps";
@@ -28,15 +29,15 @@ const NAMED_HOSTS: usize = 5;
 /// Remedy after rows have landed.
 const LATER: &str = "before rows land (afterwards with `feedline ingest reset`)";
 
-/// Sitemaps that gave no URL in this run. A warning of them ends with a run that visits all sitemaps
-/// and finds no such one.
+/// Sitemaps that gave no URL in this run, or some of other hosts. A warning of them ends with a run that
+/// visits all sitemaps and finds no such one.
 #[derive(Debug, Default)]
 pub(super) struct SitemapWarnings {
     /// Addresses of absent sitemaps for messages, in the order of the visits.
     missing: Vec<String>,
     /// Addresses of others, each with the reason.
     empty: Vec<String>,
-    /// Addresses of those with URLs of other hosts alone, each with the hosts.
+    /// Addresses of those with URLs of other hosts, each with the number of URLs by host.
     of_other_hosts: Vec<String>,
     /// True if an earlier run has visited the first URLs of the crawl.
     is_resumed: bool,
@@ -60,10 +61,6 @@ impl SitemapWarnings {
             Visit::Skipped(CRAWL_DELAY) => {
                 "robots.txt asks for a longer delay than `crawl.max_crawl_delay_s`"
             }
-            Visit::Skipped(ROBOTS_UNREACHABLE) => {
-                self.has_unknown = true;
-                "the robots.txt of its host cannot be read"
-            }
             Visit::Sitemap(sitemap, _) if sitemap.hosts().next().is_some() => return,
             Visit::Sitemap(sitemap, _) if !sitemap.is_empty() => {
                 "none of its URLs has a scheme and a host"
@@ -86,31 +83,39 @@ impl SitemapWarnings {
         self.add_empty(&shown(url), reason);
     }
 
-    /// Records the hosts of a sitemap that has only URLs of `others`, which the crawl does not follow, and logs it.
-    /// Does nothing without hosts.
-    pub(super) fn look_at_hosts(&mut self, url: &str, others: &BTreeSet<String>) {
+    /// Records the hosts of a sitemap of `urls` URLs that the crawl does not follow, with the number of
+    /// URLs of each, and logs it. Does nothing without such hosts.
+    pub(super) fn look_at_hosts(&mut self, url: &str, others: &BTreeMap<String, u64>, urls: u64) {
         if others.is_empty() {
             return;
         }
-        let named = others.iter().take(NAMED_HOSTS);
-        let named: Vec<String> = named.map(|host| format!("`{host}`")).collect();
+        let mut by_count: Vec<(&String, u64)> = others.iter().map(|(h, n)| (h, *n)).collect();
+        by_count.sort_by_key(|(_, count)| Reverse(*count));
+        let named = by_count.iter().take(NAMED_HOSTS);
+        let named: Vec<String> = named
+            .map(|(host, count)| format!("{count} of `{host}`"))
+            .collect();
         let hosts = match others.len() - named.len() {
             0 => named.join(", "),
-            more => format!("{} and {more} more", named.join(", ")),
+            more => {
+                let more = counted(more as u64, "more host");
+                format!("{} and some of {more}", named.join(", "))
+            }
         };
-        let name = shown(url);
+        let (name, urls) = (shown(url), counted(urls, "URL"));
         tracing::warn!(
             code = SITEMAP_OF_OTHER_HOSTS,
             key = HOSTS_KEY,
-            "sitemap `{name}` has URLs of other hosts only: {hosts}"
+            "sitemap `{name}` has URLs of hosts that are not of this crawl: {hosts}; {urls} in all"
         );
-        self.of_other_hosts.push(format!("`{name}` ({hosts})"));
+        self.of_other_hosts
+            .push(format!("`{name}` ({hosts}; {urls} in all)"));
         let have = match self.of_other_hosts.len() {
             1 => "has",
             _ => "have",
         };
         let message = format!(
-            "{} {have} only URLs of hosts that are not of this crawl, so none of them is requested; if they should be, name the hosts in this key, otherwise leave the sitemap out of `{KEY}`, {LATER}{}",
+            "{} {have} URLs of hosts that are not of this crawl, so these are not requested; if they should be, name the hosts in this key, {LATER}; otherwise exclude them with `crawl.deny`, such as `https://www.example.org/`{}",
             self.of_other_hosts.join(", "),
             self.earlier()
         );

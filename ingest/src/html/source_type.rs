@@ -7,6 +7,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
+use super::address::check_hosts;
 use crate::{
     context::Context,
     error::Error,
@@ -28,8 +29,8 @@ impl SourceType for HtmlType {
         super::open(config, context)
     }
 
-    fn check(&self, _: &SourceConfig) -> Result<(), Error> {
-        Ok(())
+    fn check(&self, config: &SourceConfig) -> Result<(), Error> {
+        check_hosts(&config.crawl.hosts)
     }
 
     fn unit(&self) -> ReadUnit {

@@ -493,9 +493,14 @@ async fn sitemaps_name_pages_and_further_sitemaps() {
     let found = crawl(&config).await.unwrap();
     assert_eq!(found.records, ["/", "bad_sitemap /bad.xml", "/a"]);
     assert_eq!(skipped(&found), [("not_found", 1), ("sitemap", 2)]);
-    let [warning] = found.warnings.as_slice() else {
+    let [others, warning] = found.warnings.as_slice() else {
         panic!("{:?}", found.warnings)
     };
+    assert_eq!(others.code, "sitemap_of_other_hosts");
+    assert!(
+        others.message.contains("1 of `other.example`; 2 URLs"),
+        "{others:?}"
+    );
     assert_eq!(warning.code, "missing_sitemap");
     assert!(warning.message.contains("/gone.xml"), "{warning:?}");
 }

@@ -34,10 +34,15 @@ pub struct CrawlConfig {
     /// Patterns of URLs to request. Default: all. URLs in `url`, `start` and `sitemaps` need not
     /// match.
     pub allow: Vec<String>,
-    /// Patterns of URLs that are not requested, even if `allow` matches them. Default: none.
+    /// Patterns of URLs that are not requested, even if `allow` matches them. URLs that were found
+    /// before a pattern was added are still requested, but are skipped if their host is down, so that
+    /// it does not stop the run. URLs of other hosts in sitemaps get no warning if a pattern matches
+    /// them. Default: none.
     pub deny: Vec<String>,
-    /// Hosts of the crawl besides those of `url`, `start` and `sitemaps`. Default: the hosts that
-    /// these redirect to.
+    /// Hosts of the crawl besides those of `url`, `start` and `sitemaps`: names or addresses alone,
+    /// such as `www.example.org`, without scheme, port, path and `*`. A host is admitted with all of
+    /// its ports, and without its subdomains. Default: the hosts that `url`, `start` and `sitemaps`
+    /// redirect to.
     pub hosts: Vec<String>,
     /// Query parameters that are removed from URLs, such as `utm_*`; `*` is any text. Default:
     /// none.
@@ -51,7 +56,8 @@ pub struct CrawlConfig {
     /// Most URLs of one host. Default: `max_pages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_host_pages: Option<BoundedCount<1>>,
-    /// If true, robots.txt is respected (RFC 9309, and Crawl-delay). Default true.
+    /// If true, robots.txt is respected (RFC 9309, and Crawl-delay). No page of a host is requested
+    /// while its robots.txt cannot be read: each is a failed page. Default true.
     pub robots: bool,
     /// Time between the starts of two requests to the same host, in milliseconds, 0 to 86,400,000.
     /// Default 1,000. A longer Crawl-delay is used instead.

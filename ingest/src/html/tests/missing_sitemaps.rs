@@ -95,7 +95,7 @@ async fn a_disallowed_sitemap_and_one_without_urls_are_named_and_an_empty_body_i
 }
 
 #[tokio::test]
-async fn a_sitemap_of_other_hosts_is_a_warning_with_their_names_until_one_is_admitted() {
+async fn urls_of_other_hosts_in_a_sitemap_are_counted_in_a_warning_unless_they_are_denied() {
     let map = |host: &str| format!("<urlset><url><loc>http://{host}/a</loc></url></urlset>");
     let xml = |body: &str| answer("200 OK\r\nContent-Type: application/xml", body);
     let server = Scripted::answering(move |_, head| {
@@ -121,10 +121,12 @@ async fn a_sitemap_of_other_hosts_is_a_warning_with_their_names_until_one_is_adm
     assert_eq!(warning.code, "sitemap_of_other_hosts");
     assert_eq!(warning.key.as_deref(), Some("crawl.hosts"));
     let begin = format!(
-        "`{}` (`www.example.invalid`) has only URLs",
-        of("other.xml")
+        "`{}` (1 of `www.example.invalid`; 1 URL in all), `{}` (1 of `cdn.example.invalid`; 2 URLs in all) have URLs of hosts",
+        of("other.xml"),
+        of("both.xml")
     );
     assert!(warning.message.starts_with(&begin), "{warning:?}");
-    config.crawl.sitemaps = vec![of("both.xml")];
+    let denied = ["http://www.example.invalid/", "http://cdn.example.invalid/"];
+    config.crawl.deny = denied.map(ToOwned::to_owned).into();
     assert_eq!(crawl(&config).await.unwrap().warnings, []);
 }

@@ -1,12 +1,19 @@
 //! Limits of a crawl.
 
-use feedline_schemas::config::Bounded;
+use feedline_schemas::{
+    config::{Bounded, Real, Refresh},
+    report::IngestReport,
+};
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
-use super::*;
+use super::{
+    resume::{pipeline, run},
+    *,
+};
+use crate::status;
 
 /// Rules of robots.txt, and the meaning of its absence or failure.
 #[tokio::test]
@@ -43,17 +50,122 @@ async fn fault_45_robots_is_obeyed_and_its_status_decides() {
         assert_eq!(targets, ["/robots.txt", "/robots.txt"], "{failing}");
     }
     let (found, targets) = crawl_with(answer("501 Oops", "")).await;
+    let error = found.unwrap_err().to_string();
     assert!(
-        found
-            .unwrap_err()
-            .to_string()
-            .contains("1 robots_unreachable")
+        error.contains("/robots.txt`: the server answered 501"),
+        "{error}"
     );
     assert_eq!(targets, ["/robots.txt"]);
     // Rules after the first 500 KiB do not count.
     let long = format!("{rules}#{}\nDisallow: /open\n", "x".repeat(600 << 10));
     let (found, _) = crawl_with(text(&long)).await;
     assert_eq!(found.unwrap().records, ["/", "/open"]);
+}
+
+/// A site under two names. The robots.txt of `localhost` fails while `is_down`, and its sitemap has
+/// `pages` pages of that host.
+async fn site_with_a_second_host(pages: usize, is_down: Arc<AtomicBool>) -> Scripted {
+    Scripted::answering(move |_, head| {
+        let host = head.split("host: ").nth(1).unwrap();
+        let host = host.split("\r\n").next().unwrap();
+        let is_second = host.starts_with("localhost");
+        match head.split(' ').nth(1).unwrap() {
+            "/robots.txt" if is_second && is_down.load(Ordering::SeqCst) => answer("503 Oops", ""),
+            "/robots.txt" => text(""),
+            "/map.xml" => {
+                let second = host.replace("127.0.0.1", "localhost");
+                let urls = (0..pages).map(|i| format!("<url><loc>http://{second}/{i}</loc></url>"));
+                let body = format!("<urlset>{}</urlset>", urls.collect::<String>());
+                answer("200 OK\r\nContent-Type: text/xml", &body)
+            }
+            path => html(&article(path, &[])),
+        }
+    })
+    .await
+}
+
+/// Settings of a crawl of that site.
+fn with_second_host(server: &Scripted, source: &mut SourceConfig) {
+    source.crawl.hosts = vec!["localhost".into()];
+    source.crawl.sitemaps = vec![server.url.join("map.xml").unwrap().into()];
+    source.crawl.concurrency = 1;
+    source.retry.max_tries = Bounded::literal::<2>();
+    source.contract.max_reject_fraction = Real::literal(1.0);
+}
+
+/// Messages about hosts whose robots.txt cannot be read.
+fn robots_messages(report: &IngestReport) -> Vec<&str> {
+    let warnings = report.sources[0].warnings.iter();
+    let warnings = warnings.filter(|warning| warning.code == "robots_unreachable");
+    warnings.map(|warning| warning.message.as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_unreadable_robots_of_another_host_stops_the_run_and_its_pages_land_later() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let server = site_with_a_second_host(6, Arc::clone(&is_down)).await;
+    let mut config = pipeline(&server);
+    with_second_host(&server, &mut config.source[0]);
+    let root = Store::memory();
+    let error = run(&root, &config).await.unwrap_err().to_string();
+    let port = server.url.port().unwrap();
+    for part in [
+        format!("`http://localhost:{port}/robots.txt`: the server answered 503"),
+        format!("`crawl.deny = [\"http://localhost:{port}/\"]`"),
+    ] {
+        assert!(error.contains(&part), "{error}");
+    }
+    is_down.store(false, Ordering::SeqCst);
+    run(&root, &config).await.unwrap();
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (7, 0));
+    assert_eq!(robots_messages(&report), [""; 0]);
+}
+
+#[tokio::test]
+async fn few_pages_of_a_host_with_an_unreadable_robots_are_rejects_and_a_warning_names_the_host() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let server = site_with_a_second_host(2, Arc::clone(&is_down)).await;
+    let mut config = pipeline(&server);
+    with_second_host(&server, &mut config.source[0]);
+    config.source[0].crawl.refresh = Refresh::IfChanged;
+    let root = Store::memory();
+    run(&root, &config).await.unwrap();
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (1, 2));
+    let source = &report.sources[0];
+    assert_eq!(source.rejected_by_reason["robots_unreachable"], 2);
+    let messages = robots_messages(&report);
+    let begin = "the robots.txt of `localhost` (2 URLs) cannot be read";
+    assert!(
+        messages.len() == 1 && messages[0].starts_with(begin),
+        "{messages:?}"
+    );
+    // The next crawl lands them.
+    is_down.store(false, Ordering::SeqCst);
+    run(&root, &config).await.unwrap();
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!(report.rows, 3);
+    assert_eq!(robots_messages(&report), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_host_that_is_down_can_be_left_out_with_deny_after_it_stopped_a_run() {
+    let server = site_with_a_second_host(6, Arc::new(AtomicBool::new(true))).await;
+    let mut config = pipeline(&server);
+    with_second_host(&server, &mut config.source[0]);
+    config.source[0].batch.pages = Bounded::literal::<2>();
+    let root = Store::memory();
+    // Two batches of rejects land before the fifth failure.
+    run(&root, &config).await.unwrap_err();
+    let port = server.url.port().unwrap();
+    config.source[0].crawl.deny = vec![format!("http://localhost:{port}/")];
+    run(&root, &config).await.unwrap();
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (1, 4));
+    let source = &report.sources[0];
+    assert_eq!(source.status, "complete");
+    assert_eq!(source.skipped["denied"], 2);
 }
 
 #[tokio::test]

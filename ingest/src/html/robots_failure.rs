@@ -1,0 +1,163 @@
+//! Hosts whose robots.txt cannot be read: the error of their pages, and the warning.
+
+use std::collections::BTreeMap;
+
+use feedline_http::{HttpCause, redacted};
+use feedline_schemas::{count::counted, report::Warning};
+use reqwest::StatusCode;
+use url::Url;
+
+use crate::{error::Error, warnings::WarningChange};
+
+/// Key of the rules of robots.txt.
+pub(super) const ROBOTS_KEY: &str = "crawl.robots";
+/// Reason for a URL whose robots.txt cannot be read, and code of the warning.
+pub(super) const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
+/// Most hosts that the warning names.
+const NAMED_HOSTS: usize = 5;
+
+/// A robots.txt that cannot be read.
+#[derive(Debug)]
+pub(super) struct RobotsFailure {
+    /// Its URL, without secrets.
+    pub(super) url: String,
+    cause: HttpCause,
+    pub(super) what: String,
+    advice: String,
+    /// True if the host may be down.
+    pub(super) is_transient: bool,
+}
+
+impl RobotsFailure {
+    pub(super) fn new(url: &Url, error: Error, is_transient: bool) -> Self {
+        match error {
+            Error::Http {
+                url,
+                cause,
+                what,
+                advice,
+            } => Self {
+                url,
+                cause,
+                what,
+                advice,
+                is_transient,
+            },
+            other => Self {
+                url: redacted(url),
+                cause: HttpCause::Other,
+                what: other.to_string(),
+                advice: "check that the server is up and reachable".to_owned(),
+                is_transient,
+            },
+        }
+    }
+
+    /// A server error that is no reason for a retry.
+    pub(super) fn of_status(url: &Url, status: StatusCode) -> Self {
+        Self {
+            url: redacted(url),
+            cause: HttpCause::Status(status.as_u16()),
+            what: format!("the server answered {}", status.as_u16()),
+            advice: "ask the server's owner".to_owned(),
+            is_transient: false,
+        }
+    }
+
+    /// Error of a page of the host, which is not requested.
+    pub(super) fn to_error(&self, page: &Url) -> Error {
+        let origin = page.origin().ascii_serialization();
+        Error::Http {
+            url: self.url.clone(),
+            cause: self.cause,
+            what: self.what.clone(),
+            advice: format!(
+                "{}; without robots.txt no page of the host is requested; if it stays so, leave the host out with `crawl.deny = [\"{origin}/\"]`, or set `{ROBOTS_KEY} = false`",
+                self.advice
+            ),
+        }
+    }
+}
+
+/// Rejected URLs of hosts whose robots.txt cannot be read, in this run. The warning of them ends with
+/// a run that visits all URLs and rejects none for this reason.
+#[derive(Debug, Default)]
+pub(super) struct RobotsWarnings {
+    /// Number of rejected URLs by host.
+    urls: BTreeMap<String, u64>,
+    /// True if an earlier run has visited the first URLs of the crawl.
+    is_resumed: bool,
+    /// Change of the warning since it was taken.
+    change: Option<WarningChange>,
+}
+
+impl RobotsWarnings {
+    /// Records that an earlier run has visited the first URLs of the crawl.
+    pub(super) const fn resume(&mut self) {
+        self.is_resumed = true;
+    }
+
+    /// Counts a rejected URL of `host`.
+    pub(super) fn count(&mut self, host: &str) {
+        *self.urls.entry(host.to_owned()).or_default() += 1;
+        let named = self.urls.iter().take(NAMED_HOSTS);
+        let named: Vec<String> = named
+            .map(|(host, count)| format!("`{host}` ({})", counted(*count, "URL")))
+            .collect();
+        let more = match self.urls.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {}", counted(more as u64, "more host")),
+        };
+        let earlier = match self.is_resumed {
+            true => "; an earlier run of this crawl may have named others",
+            false => "",
+        };
+        let message = format!(
+            "the robots.txt of {}{more} cannot be read, so these URLs are rejected and no page of the host is requested; a repeated crawl (`crawl.refresh = \"if_changed\"`) requests them again; leave a host out with `crawl.deny`, or set this key to false to ignore its rules{earlier}",
+            named.join(", ")
+        );
+        let warning = Warning::new(ROBOTS_UNREACHABLE, message).with_key(ROBOTS_KEY);
+        self.change = Some(WarningChange::Raise(warning));
+    }
+
+    /// Ends the warning of an earlier run, at the end of a crawl without such a host.
+    pub(super) fn finish(&mut self) {
+        if !self.is_resumed && self.urls.is_empty() {
+            self.change = Some(WarningChange::Lift(ROBOTS_UNREACHABLE));
+        }
+    }
+
+    /// Takes the change of the warning since the last call.
+    pub(super) fn take_change(&mut self) -> Option<WarningChange> {
+        self.change.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_counts_urls_by_host_and_ends_with_a_complete_crawl_without_one() {
+        let held = || vec![Warning::new(ROBOTS_UNREACHABLE, "of an earlier run")];
+        let after = |warnings: &mut RobotsWarnings| {
+            warnings.finish();
+            crate::warnings::apply(held(), warnings.take_change())
+        };
+        assert_eq!(after(&mut RobotsWarnings::default()), []);
+        let mut resumed = RobotsWarnings::default();
+        resumed.resume();
+        assert_eq!(after(&mut resumed), held());
+        let mut warnings = RobotsWarnings::default();
+        for host in ["b.example", "a.example", "b.example"] {
+            warnings.count(host);
+        }
+        let after = after(&mut warnings);
+        let [warning] = after.as_slice() else {
+            panic!("{after:?}")
+        };
+        let begin = "the robots.txt of `a.example` (1 URL), `b.example` (2 URLs) cannot be read";
+        assert!(warning.message.starts_with(begin), "{warning:?}");
+        assert_eq!(warning.key.as_deref(), Some(ROBOTS_KEY));
+    }
+}
