@@ -9,6 +9,7 @@
 //! without loss, by the same rule. A [`Warning`] reports a decision against some of the values, or
 //! values with another plausible meaning.
 
+mod amount_marks;
 mod column_counts;
 mod decide;
 mod decimal_signs;

@@ -78,7 +78,7 @@ fn check_utf8(sample: &[u8], name: &str, notices: &Notices) -> Result<(), String
     if foreign == 0 {
         return Ok(());
     }
-    let likely = label(guess(sample));
+    let likely = likely_label(sample);
     let mut valid = sample.utf8_chunks().map(|chunk| chunk.valid());
     let is_mixed = valid.any(|text| !text.is_ascii());
     if !is_mixed && foreign > 1 && foreign * FOREIGN_LINES >= all {
@@ -146,6 +146,11 @@ fn note_utf8(sample: &[u8], wanted: &'static Encoding, name: &str, notices: &Not
             label(wanted)
         ),
     );
+}
+
+/// The likely encoding of text that is no UTF-8, as a value of `csv.encoding`.
+pub(crate) fn likely_label(sample: &[u8]) -> String {
+    label(guess(sample))
 }
 
 /// The encoding of text that is no UTF-8, by the frequency of its characters.

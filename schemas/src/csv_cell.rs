@@ -156,10 +156,17 @@ fn is_telephone(text: &str) -> bool {
 }
 
 /// Returns true for a character between groups of thousands, given the declared separator `sign`. A
-/// declared space means any space that programs write there.
+/// declared space means any space that programs write there, and an apostrophe that of keyboards and that
+/// of typography.
 #[must_use]
 pub fn separates_groups(c: char, sign: char) -> bool {
-    c == sign || is_group_space(c) && is_group_space(sign)
+    c == sign
+        || is_group_space(c) && is_group_space(sign)
+        || is_apostrophe(c) && is_apostrophe(sign)
+}
+
+const fn is_apostrophe(c: char) -> bool {
+    matches!(c, '\'' | '\u{2019}')
 }
 
 /// Returns true for a space that programs write between groups of thousands.
@@ -318,6 +325,13 @@ mod tests {
         check_number(continental, "7,800E+02", Some("7.800E+02"));
         check_number(continental, "4.05.638", None);
         check_number(format(',', None, false), "1.5", None);
+        for sign in ['\'', '\u{2019}'] {
+            let swiss = format('.', Some(sign), false);
+            for text in ["18'194.50", "18\u{2019}194.50"] {
+                check_number(swiss, text, Some("18194.50"));
+            }
+            check_number(swiss, "1'81.5", None);
+        }
         for sign in GROUP_SPACES {
             let spaced = format(',', Some(sign), false);
             for (text, expected) in [

@@ -76,8 +76,8 @@ impl<'a> FirstLook<'a> {
         Ok(previews.remove(0))
     }
 
-    /// Looks once more with each setting that `error` names, and returns the location and the
-    /// preview with the most rows; none if no setting mends it.
+    /// Looks once more with each setting that `error` names, and with those that the errors of these looks name, and
+    /// returns the location and the preview with the most rows; none if no setting mends it.
     async fn look_with_remedies(
         &self,
         location: &Location,
@@ -85,11 +85,18 @@ impl<'a> FirstLook<'a> {
         error: &str,
     ) -> anyhow::Result<Option<(Location, SourcePreview)>> {
         let mut best: Option<(Location, SourcePreview)> = None;
-        for tried in init::remedies(error, location) {
+        let mut remedies = init::remedies(error, location);
+        while let Some(tried) = remedies.pop() {
             let preview = self.look(&tried, pagination).await?;
-            let is_read = preview.error.is_none() && !preview.columns.is_empty();
-            let is_better = |(_, best): &(Location, SourcePreview)| preview.rows > best.rows;
-            if is_read && best.as_ref().is_none_or(is_better) {
+            if let Some(error) = &preview.error {
+                // Lists are tried once, so that the search ends.
+                if tried.records.is_none() {
+                    remedies.extend(init::remedies(error, &tried));
+                }
+                continue;
+            }
+            let is_better = |(_, best): &(Location, SourcePreview)| preview.rows >= best.rows;
+            if !preview.columns.is_empty() && best.as_ref().is_none_or(is_better) {
                 best = Some((tried, preview));
             }
         }

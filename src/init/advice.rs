@@ -100,7 +100,7 @@ mod tests {
             (words.to_owned(), source)
         };
         let (words, source) =
-            of("its header line is not UTF-8: set `csv.encoding` to the encoding");
+            of("its header line is not UTF-8: set `csv.encoding` to `windows-1252`");
         assert!(words.contains("iconv"), "{words}");
         assert_eq!(source.csv.encoding.as_deref(), Some("windows-1252"));
         let (words, source) = of("set `records` to the path of the list (lists in it: `ro\"ws`)");

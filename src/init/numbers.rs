@@ -122,6 +122,8 @@ fn is_number(column: &ColumnPreview) -> bool {
 pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> {
     let codes = [
         "looks_like_decimal_comma",
+        "looks_like_decimal_point",
+        "looks_like_coded_amounts",
         "looks_like_thousands",
         "looks_like_spaced_thousands",
         "looks_like_apostrophe_thousands",
@@ -134,9 +136,16 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
     let warning = warnings
         .find(|warning| codes.contains(&warning.code.as_str()) && warning.message.contains(&item));
     let key = warning.and_then(|warning| warning.key.as_deref());
+    let mut columns = preview.columns.iter();
+    let column = columns.find(|column| column.name == name);
+    let has_settings = column.is_none_or(|column| !column.number_settings.is_empty());
+    // Beside decimal points of other columns, no setting reads `1.234,56`.
+    let key = match key {
+        Some("csv.decimal_separator") if !has_settings => Some("dataset.sql"),
+        key => key,
+    };
     key.map(|key| key.replace("<name>", name)).or_else(|| {
-        let mut columns = preview.columns.iter();
-        let column = columns.find(|column| column.name == name)?;
+        let column = column?;
         let (key, _) = column.number_settings.first()?.split_once(" = ")?;
         Some(format!("csv.{key}"))
     })
@@ -175,6 +184,34 @@ mod tests {
             keys,
             [Some("contract.column.a.type"), Some(set), None, None]
         );
+    }
+
+    #[test]
+    fn a_column_that_no_setting_reads_has_the_key_of_a_query() {
+        let column = |name: &str, setting: Option<&str>| ColumnPreview {
+            name: name.to_owned(),
+            number_settings: setting.map(str::to_owned).into_iter().collect(),
+            ..ColumnPreview::default()
+        };
+        let message = "`a` (`1.014,14`), `b` (`8,97`): numbers";
+        let decimal = Warning::new("looks_like_decimal_comma", message);
+        let coded = Warning::new("looks_like_coded_amounts", "`c` (`852,-`): amounts");
+        let preview = SourcePreview {
+            columns: vec![
+                column("a", None),
+                column("b", Some("decimal_separator = \",\"")),
+                column("c", None),
+            ],
+            warnings: vec![
+                decimal.with_key("csv.decimal_separator"),
+                coded.with_key("dataset.sql"),
+            ],
+            ..SourcePreview::default()
+        };
+        let keys = ["a", "b", "c"].map(|name| number_key(name, &preview));
+        let keys = keys.each_ref().map(Option::as_deref);
+        let [sql, set] = [Some("dataset.sql"), Some("csv.decimal_separator")];
+        assert_eq!(keys, [sql, set, sql]);
     }
 
     #[test]

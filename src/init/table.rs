@@ -349,8 +349,12 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         ),
         Some(ColumnType::Utf8) if is_mostly_distinct(column) => {
             if let Some(key) = number_key(name, preview) {
+                let until = match key.as_str() {
+                    "dataset.sql" => "a query in `dataset.sql` reads them".to_owned(),
+                    key => format!("`{key}` is set"),
+                };
                 return Some(format!(
-                    "numbers that land as text until `{key}` is set; then remove it from `dataset.drop`"
+                    "numbers that land as text until {until}; then remove it from `dataset.drop`"
                 ));
             }
             Some("text with too many distinct values for a category")

@@ -284,6 +284,29 @@ fn a_first_line_that_names_the_delimiter_is_skipped_by_init_and_refused_elsewher
 }
 
 #[test]
+fn a_table_that_is_no_utf8_gets_its_encoding_also_behind_a_line_that_names_the_delimiter() {
+    let numbers: String = (0..40).map(|i| format!("{i};x;{}\n", i * 2)).collect();
+    let texts: String = (0..40)
+        .map(|i| format!("{i};K\u{f6}ln;{}\n", i * 2))
+        .collect();
+    let [header, plain] = ["a;Stra\u{df}e in M\u{fc}nchen;y\n", "a;b;y\n"];
+    let skipped = r#"encoding = "windows-1252", skip_rows = 1, delimiter = ";""#;
+    for (text, keys) in [
+        (format!("{header}{numbers}"), r#"encoding = "windows-1252""#),
+        (format!("sep=;\n{header}{numbers}"), skipped),
+        (format!("sep=;\n{plain}{texts}"), skipped),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let bytes: Vec<u8> = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
+        fs::write(folder.join("bank.csv"), bytes).unwrap();
+        run(folder, &["init", "bank.csv"]).expect(0);
+        let text = fs::read_to_string(folder.join("bank.toml")).unwrap();
+        assert!(text.contains(&format!("csv = {{ {keys} }}")), "{text}");
+    }
+}
+
+#[test]
 fn the_index_of_pandas_is_recognized_in_each_file_of_a_folder() {
     for (start, numbers) in [
         (0, "numbers that count up by one and begin again"),

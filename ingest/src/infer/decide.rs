@@ -17,6 +17,8 @@ pub(super) struct Rules<'a> {
     pub(super) has_date_formats: bool,
     /// True if keys of `csv` read numbers of another notation.
     pub(super) has_csv: bool,
+    /// Decimal separator of `csv`.
+    pub(super) decimal_separator: char,
     /// Separators of the numbers of all columns.
     pub(super) separators: SourceSeparators,
     /// Places of the records.

@@ -1,27 +1,28 @@
-//! Numbers in strings with marks that no default of `csv` reads: apostrophes between thousands, codes of
-//! currencies, and parentheses around negative amounts.
+//! Numbers in strings with marks that no default of `csv` reads: apostrophes between thousands, and the marks of amounts.
 
 use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat};
 
-use super::{decimal_signs::MARKED, kind::Kind};
+use super::{
+    amount_marks::{AmountDecimal, are_marked_digits},
+    decimal_signs::MARKED,
+    kind::Kind,
+};
 
 /// Apostrophes between thousands: those of keyboards and of typography.
 pub(super) const APOSTROPHES: [char; 2] = ['\'', '\u{2019}'];
-/// Codes of currencies in front of amounts or behind them.
-const CURRENCY_CODES: [&str; 22] = [
-    "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HUF", "INR", "JPY", "KRW",
-    "MXN", "NOK", "NZD", "PLN", "RUB", "SEK", "TRY", "USD", "ZAR",
-];
 
 /// Numbers of the cells of a column that are text by such marks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarkedNumbers {
     /// Cells with each of the apostrophes and without other marks.
     apostrophes: [u64; 2],
-    /// Cells with the code of a currency, or in parentheses with a separator.
+    /// Cells with marks of amounts, such as the code of a currency, and a number that has more than digits in
+    /// parentheses or before a minus sign.
     amounts: u64,
-    /// Digits in parentheses: negative numbers, or marks of footnotes such as `(1)`.
-    in_parentheses: u64,
+    /// Amounts with a decimal comma, and those with a decimal point.
+    pub(super) decimals: [u64; 2],
+    /// Digits in parentheses or before a minus sign: negative numbers, or marks of footnotes such as `(1)`.
+    marked_digits: u64,
     /// The first of all of them in byte order.
     pub(super) sample: Option<String>,
 }
@@ -32,10 +33,13 @@ impl MarkedNumbers {
         let mut signs = APOSTROPHES.into_iter().zip(&mut self.apostrophes);
         if let Some((_, count)) = signs.find(|(sign, _)| is_number(text, *sign)) {
             *count += 1;
-        } else if are_digits_in_parentheses(text) {
-            self.in_parentheses += 1;
-        } else if is_amount(text) {
+        } else if are_marked_digits(text) {
+            self.marked_digits += 1;
+        } else if let Some(decimal) = AmountDecimal::of(text) {
+            let [commas, points] = &mut self.decimals;
             self.amounts += 1;
+            *commas += u64::from(decimal == AmountDecimal::Comma);
+            *points += u64::from(decimal == AmountDecimal::Point);
         } else {
             return false;
         }
@@ -51,15 +55,16 @@ impl MarkedNumbers {
         let certain = self.apostrophes.iter().sum::<u64>() + self.amounts;
         match certain + others {
             0 => 0,
-            _ => certain + self.in_parentheses,
+            _ => certain + self.marked_digits,
         }
     }
 
-    /// Thousands separator that reads all of them; `None` if there is none.
+    /// Thousands separator that reads all of them; `None` if there is none. Either apostrophe reads both.
     pub(super) const fn separator(&self) -> Option<char> {
-        match (self.apostrophes, self.amounts + self.in_parentheses) {
-            ([straight, 0], 0) if straight > 0 => Some(APOSTROPHES[0]),
-            ([0, curved], 0) if curved > 0 => Some(APOSTROPHES[1]),
+        match (self.apostrophes, self.amounts + self.marked_digits) {
+            ([0, 0], _) => None,
+            ([0, _], 0) => Some(APOSTROPHES[1]),
+            (_, 0) => Some(APOSTROPHES[0]),
             _ => None,
         }
     }
@@ -97,43 +102,11 @@ impl SignedCells {
 
 /// Returns true for a number with a decimal point that has `sign` between thousands.
 fn is_number(text: &str, sign: char) -> bool {
-    text.contains(sign) && is_read(text, sign)
-}
-
-/// Returns true for a number with a decimal point, with or without `sign` between thousands.
-fn is_read(text: &str, sign: char) -> bool {
     let csv = CsvConfig {
         thousands_separator: Some(sign),
         ..CsvConfig::default()
     };
-    CellFormat::new(&csv).number(text).is_some()
-}
-
-/// Returns true for digits in parentheses.
-fn are_digits_in_parentheses(text: &str) -> bool {
-    let inside = text
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'));
-    let is_digit = |byte: u8| byte.is_ascii_digit();
-    inside.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(is_digit))
-}
-
-/// Returns true for a number with the code of a currency or in parentheses.
-fn is_amount(text: &str) -> bool {
-    let inside = text
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'));
-    let shown = inside.unwrap_or(text).trim();
-    let coded = CURRENCY_CODES.iter().find_map(|code| {
-        let number = shown
-            .strip_prefix(*code)
-            .or_else(|| shown.strip_suffix(*code));
-        number.map(str::trim)
-    });
-    let has_mark = inside.is_some() || coded.is_some();
-    let number = coded.unwrap_or(shown);
-    let mut signs = [','].into_iter().chain(APOSTROPHES);
-    has_mark && signs.any(|sign| is_read(number, sign))
+    text.contains(sign) && CellFormat::new(&csv).number(text).is_some()
 }
 
 #[cfg(test)]
@@ -157,12 +130,25 @@ mod tests {
     fn numbers_with_other_marks_are_named_with_the_setting_or_query_that_reads_them() {
         let apostrophe = "set `csv.thousands_separator = \"'\"`";
         let typographic = "set `csv.thousands_separator = \"\u{2019}\"`";
-        let query = "regexp_replace(\"COLUMN\", '[^0-9.(-]', '', 'g')";
+        let query = "else '' end, regexp_replace(\"COLUMN\", '[^0-9.]', '', 'g')) as double)";
+        let comma = "replace(regexp_replace(\"COLUMN\", '[^0-9,]', '', 'g'), ',', '.')) as double)";
         for (cells, code, part) in [
             (&["18'194", "679"][..], "apostrophe_thousands", apostrophe),
             (&["2'138.93", "5.5"], "apostrophe_thousands", apostrophe),
             (&["7\u{2019}810.35"], "apostrophe_thousands", typographic),
+            (
+                &["2'138.93", "7\u{2019}810.35"],
+                "apostrophe_thousands",
+                apostrophe,
+            ),
             (&["CHF 7'810.35"], "coded_amounts", query),
+            (&["$1,894.16", "($5,183.09)"], "coded_amounts", query),
+            (&["9,552.70 CR", "12.50 DR"], "coded_amounts", query),
+            (&["19.1%", "(14.5%)"], "coded_amounts", query),
+            (&["11.250,22", "8.382,41-"], "coded_amounts", comma),
+            (&["852,-", "11.250,22"], "coded_amounts", comma),
+            (&["852,37 H", "8.382,41 S"], "coded_amounts", comma),
+            (&["852,37", "(8.382,41)"], "coded_amounts", comma),
             (&["EUR 779.99", "5,243.64 EUR"], "coded_amounts", query),
             (&["(3,220.01)", "3,213.46"], "coded_amounts", query),
             (&["(3,220.01)", "(5)"], "coded_amounts", query),
@@ -175,11 +161,30 @@ mod tests {
             assert_eq!(warning.code, format!("looks_like_{code}"), "{cells:?}");
             assert!(warning.message.contains(part), "{warning:?}");
             let settings = &found.columns[0].number_settings;
-            assert_eq!(settings.is_empty(), part == query, "{cells:?}");
+            assert_eq!(settings.is_empty(), code == "coded_amounts", "{cells:?}");
         }
         for cells in [["7'81", "rock'n'roll"], ["(a)", "b"], ["SKU 12", "TOP 5"]] {
             assert_eq!(infer(&cells).warnings, [], "{cells:?}");
         }
+    }
+
+    #[test]
+    fn one_amount_with_a_mark_of_many_leaves_the_others_their_setting() {
+        let mut cells = vec!["$1,894.16"; 199];
+        let codes = |cells: &[&str]| {
+            let found = infer(cells);
+            let has_settings = !found.columns[0].number_settings.is_empty();
+            let codes = found.warnings.into_iter().map(|warning| warning.code);
+            (codes.collect::<Vec<_>>(), has_settings)
+        };
+        cells.push("($5.00)");
+        assert_eq!(
+            codes(&cells),
+            (vec!["looks_like_currency".to_owned()], true)
+        );
+        cells.extend(["($5.00)"; 19]);
+        let expected = vec!["looks_like_coded_amounts".to_owned()];
+        assert_eq!(codes(&cells), (expected, false));
     }
 
     #[test]

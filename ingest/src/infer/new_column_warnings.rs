@@ -8,18 +8,18 @@ use feedline_schemas::{
 use super::{
     missing_words::{EXPLANATION, MISSING_WORDS},
     rounded_digits::{self, DIGITS_ROUNDED, ROUNDED},
-    separator_warnings::{MIXED_GROUPS, POINT_GROUPS},
+    separator_warnings::{CODED_AMOUNTS, MIXED_GROUPS, OTHER_POINTS, POINT_GROUPS},
     type_warnings::{
         AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_APOSTROPHES,
         LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES, LOOKS_LIKE_DECIMAL_COMMA,
-        LOOKS_LIKE_LISTS, LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS, LOOKS_LIKE_SPACES,
-        LOOKS_LIKE_THOUSANDS, MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS, MIXED_TYPES, NAMED,
-        ODD_VALUES, TEXT_TIMES,
+        LOOKS_LIKE_DECIMAL_POINT, LOOKS_LIKE_LISTS, LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS,
+        LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS, MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS,
+        MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
     },
 };
 
 /// Begins of the explanations behind lists of columns, by the codes of their warnings.
-const EXPLANATIONS: [(&str, &str); 20] = [
+const EXPLANATIONS: [(&str, &str); 21] = [
     (
         MISSING_SPELLINGS,
         "usual spellings of a missing value are read as missing",
@@ -35,6 +35,7 @@ const EXPLANATIONS: [(&str, &str); 20] = [
         LOOKS_LIKE_DECIMAL_COMMA,
         "numbers in a notation with a decimal comma land as text",
     ),
+    (LOOKS_LIKE_DECIMAL_POINT, OTHER_POINTS),
     (
         MIXED_DECIMAL_SEPARATORS,
         "numbers with a decimal comma in some rows and a decimal point in others",
@@ -44,10 +45,7 @@ const EXPLANATIONS: [(&str, &str); 20] = [
         LOOKS_LIKE_APOSTROPHES,
         "numbers with an apostrophe between thousands land as text",
     ),
-    (
-        LOOKS_LIKE_CODED_AMOUNTS,
-        "amounts with the code of a currency or in parentheses land as text",
-    ),
+    (LOOKS_LIKE_CODED_AMOUNTS, CODED_AMOUNTS),
     (LOOKS_LIKE_LISTS, MIXED_GROUPS),
     (
         LOOKS_LIKE_THOUSANDS,
@@ -166,6 +164,7 @@ mod tests {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         config.contract.dates = vec!["%d/%m/%Y".to_owned(), "%m/%d/%Y".to_owned()];
         config.csv.thousands_separator = (code == "looks_like_lists").then_some(',');
+        config.csv.decimal_separator = (code == "looks_like_decimal_point").then_some(',');
         let mut survey = Survey::new(&config);
         for value in values {
             let entries = names.iter().map(|name| ((*name).to_owned(), value.clone()));
@@ -186,6 +185,7 @@ mod tests {
             ("leading_zeros", cells(&["1", "2", "007"])),
             ("missing_words", cells(&["NA", "DE"])),
             ("looks_like_decimal_comma", cells(&["1000,14"])),
+            ("looks_like_decimal_point", cells(&["0.5", "12.5"])),
             ("mixed_decimal_separators", cells(&["1,5", "1.5"])),
             ("looks_like_thousands", cells(&["1,234,567"])),
             ("looks_like_point_thousands", cells(&["1.234"; 10])),

@@ -1,6 +1,9 @@
 //! Evidence for the separators of the numbers of a column, for previews.
 
-use feedline_readers::value::shorten;
+use feedline_readers::{
+    json,
+    value::{Value, shorten},
+};
 use feedline_schemas::{
     config::CsvConfig, count::counted, csv_cell::CellFormat, record::ColumnType,
 };
@@ -11,7 +14,7 @@ use super::{
     kind::Kind,
     source_separators::DecidingCells,
 };
-use crate::record_places::RecordPlaces;
+use crate::{contract::is_long_number, record_places::RecordPlaces};
 
 /// Context of the columns of a source.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,7 @@ impl ColumnCounts {
         }
         let format = CellFormat::new(context.csv);
         let (cell, record, number) = self.choose_example(is_read, format)?;
+        let is_float = r#type == Some(ColumnType::Float64);
         let csv = context.csv;
         let is_set = csv.decimal_separator.is_some() || csv.thousands_separator.is_some();
         let origin = match (is_read, is_set) {
@@ -59,7 +63,7 @@ impl ColumnCounts {
             reason: format!("{origin}{}", self.list_evidence(context.deciding)),
             cell: shorten(cell, SHOWN).into_owned(),
             place: place.and_then(|record| context.places.describe(record)),
-            number,
+            number: number.map(|text| if is_float { round_digits(text) } else { text }),
         })
     }
 
@@ -82,8 +86,7 @@ impl ColumnCounts {
     fn has_unread_numbers(&self) -> bool {
         let signs = &self.decimal_signs;
         let is_other = signs.unread + self.count(Kind::SomeComma) + self.signed_cells.count > 0;
-        let numbers = self.sum(Kind::is_number);
-        is_other && (self.has_number_cells() || self.has_marked_numbers(numbers))
+        is_other && (self.has_number_cells() || self.has_number_marks())
     }
 
     /// A cell with a separator, the number of its record, and the number that it is read as. In a column of numbers
@@ -172,9 +175,19 @@ impl ColumnCounts {
     }
 }
 
+/// The number that a column of floats holds: one with more digits than a float is rounded.
+fn round_digits(text: String) -> String {
+    match json::number(&text) {
+        Some(Value::Float(float)) if is_long_number(&text, float) => {
+            Value::Float(float).canonical()
+        }
+        _ => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use feedline_readers::{record::Record, value::Value};
+    use feedline_readers::record::Record;
     use feedline_schemas::{
         commit::FilePart,
         config::{ColumnContract, DeclaredType, PaginationKind},
@@ -290,6 +303,18 @@ mod tests {
             &["18'194", "5"],
             [None, Some('\'')],
             Some(".' 18'194 -> 18194: declared; 1 value with other signs such as `18'194`"),
+        );
+    }
+
+    #[test]
+    fn a_number_with_more_digits_than_a_float_is_shown_as_it_lands() {
+        check(
+            &["0,10530044673653571870", "7"],
+            GERMAN,
+            Some(
+                ",. 0,10530044673653571870 -> 0.10530044673653571: declared; 1 value with a decimal comma such as \
+                 `0,10530044673653571870`",
+            ),
         );
     }
 

@@ -60,8 +60,9 @@ impl NumberNotation {
         let has_thousands = self.has(Kind::Thousands) || self.has(Kind::SomeComma);
         let may_be_decimal = has_thousands && !self.has(Kind::Thousands) && !self.has_points;
         if self.has(Kind::DecimalComma) || (may_be_decimal && has_commas) {
-            let is_grouped = self.has_grouped_commas && !has_points;
-            return Some((Some(','), is_grouped.then_some('.')));
+            let has_unread_groups = self.has_grouped_commas && has_points;
+            let thousands = self.has_grouped_commas.then_some('.');
+            return (!has_unread_groups).then_some((Some(','), thousands));
         }
         (!has_thousands || !has_commas).then_some((None, has_thousands.then_some(',')))
     }
@@ -87,7 +88,9 @@ impl NumberNotation {
         };
         let decimal_now = decimal.or(csv.decimal_separator).unwrap_or('.');
         let thousands_now = thousands.or(csv.thousands_separator);
-        if characters.iter().any(is_other) || thousands_now == Some(decimal_now) {
+        let has_other_points = self.has_points && decimal_now != '.';
+        let is_in_use = thousands_now == Some(decimal_now) || has_other_points;
+        if characters.iter().any(is_other) || is_in_use {
             return Vec::new();
         }
         let new = characters.into_iter().filter(|(_, own, set)| own != set);

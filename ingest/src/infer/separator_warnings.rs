@@ -3,14 +3,15 @@
 use feedline_schemas::{config::SourceConfig, csv_cell::CellFormat, report::Warning};
 
 use super::{
+    amount_marks::SIGN_SQL,
     column_counts::ColumnCounts,
     decide::Rules,
     inferred::SeparatorSamples,
     marked_numbers::APOSTROPHES,
     source_separators::SourceSeparators,
     type_warnings::{
-        ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_LISTS,
-        LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, warn_of_columns,
+        ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_DECIMAL_POINT,
+        LOOKS_LIKE_LISTS, LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, warn_of_columns,
     },
 };
 
@@ -19,6 +20,11 @@ pub(super) const POINT_GROUPS: &str = "a point before three digits may separate 
 /// Begin of the explanation of commas that separate groups in two ways.
 pub(super) const MIXED_GROUPS: &str =
     "commas before two digits in some cells and before three in others may be those of lists";
+/// Begin of the explanation of columns with another decimal separator than `csv`.
+pub(super) const OTHER_POINTS: &str = "numbers with a decimal point land as text";
+/// Begin of the explanation of amounts with marks that no key of `csv` reads.
+pub(super) const CODED_AMOUNTS: &str =
+    "amounts in parentheses, or with a code or another mark of accounting, land as text";
 /// Begin of the advice about points.
 pub(super) const SET_POINTS: &str = "? Set `csv.";
 /// Fewest numbers with three decimals each that are asked about where nothing else shows a separator. Of
@@ -124,6 +130,85 @@ impl ColumnFindings {
         )
     }
 
+    /// Text columns of numbers with a decimal point, where `csv` has another decimal separator.
+    pub(super) fn warn_of_other_points(&self, config: &SourceConfig) -> Option<Warning> {
+        let decimal = config.csv.decimal_separator.unwrap_or('.');
+        warn_of_columns(
+            LOOKS_LIKE_DECIMAL_POINT,
+            "dataset.sql",
+            &self.decimal_points,
+            &format!(
+                "{OTHER_POINTS}, since `csv.decimal_separator = \"{decimal}\"` holds for all columns; declare \
+                 `contract.column.<name>.type = \"text\"`, and unless they are codes or versions, make numbers by a query in \
+                 `dataset.sql`: `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '') as double) as \"COLUMN\" \
+                 from \"{}\"`",
+                config.name
+            ),
+        )
+    }
+
+    /// Key of the warning about numbers in a notation with a decimal comma, and its advice.
+    pub(super) fn advise_decimal_commas(&self, config: &SourceConfig) -> (&'static str, String) {
+        let is_set = config.csv.decimal_separator == Some(',');
+        let query = "`try_cast(replace(replace(\"COLUMN\", '.', ''), ',', '.') as double)`";
+        let set = "set `csv.decimal_separator = \",\"`";
+        match (is_set, self.has_comma_groups()) {
+            (true, true) => (
+                "csv.thousands_separator",
+                "set `csv.thousands_separator = \".\"` to read them as numbers".to_owned(),
+            ),
+            (true, false) => (
+                "dataset.sql",
+                format!(
+                    "others have a decimal point, which `csv.thousands_separator = \".\"` would take for one of thousands; a \
+                     query in `dataset.sql` reads them, such as {query}"
+                ),
+            ),
+            (false, true) => (
+                "csv.decimal_separator",
+                format!("{set} and `csv.thousands_separator = \".\"` to read them as numbers"),
+            ),
+            (false, false) if self.separators.has_points => {
+                let point = self.deciding.point.as_ref();
+                let shown = point.map_or_else(String::new, |cell| format!(", such as {cell}"));
+                let them = match self.has_grouped_commas {
+                    true => "those without points between thousands",
+                    false => "them",
+                };
+                let advice = format!(
+                    "{set} to read {them} as numbers; it holds for all columns, and others have a decimal point{shown}, and land \
+                     as text with it; a query in `dataset.sql` reads all of these without the key, such as {query}"
+                );
+                ("csv.decimal_separator", advice)
+            }
+            (false, false) => (
+                "csv.decimal_separator",
+                format!("{set} to read them as numbers"),
+            ),
+        }
+    }
+
+    /// Query that makes numbers of amounts with marks that no key of `csv` reads.
+    fn advise_coded_amounts(&self, config: &SourceConfig) -> String {
+        let comma = "replace(regexp_replace(\"COLUMN\", '[^0-9,]', '', 'g'), ',', '.')";
+        let point = "regexp_replace(\"COLUMN\", '[^0-9.]', '', 'g')";
+        let (sign, digits, other) = match (self.has_comma_amounts, self.has_point_amounts) {
+            (true, false) => ("comma", comma, String::new()),
+            (false, _) => ("point", point, String::new()),
+            (true, true) => (
+                "point",
+                point,
+                format!("; for a decimal comma, write `{comma}` in place of `{point}`"),
+            ),
+        };
+        format!(
+            "declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`, where all have a \
+             decimal {sign} and one currency: `select * except (\"COLUMN\"), try_cast({SIGN_SQL}{digits}) as double) as \"COLUMN\" \
+             from \"{}\"`, which reads parentheses, a minus sign and debit (`DR`, `S`) as negative{other}",
+            config.name
+        )
+    }
+
     /// Text columns of numbers with marks that no default of `csv` reads.
     pub(super) fn warn_of_marked_numbers(&self, config: &SourceConfig) -> [Option<Warning>; 2] {
         let sign = self.apostrophe.unwrap_or(APOSTROPHES[0]);
@@ -142,11 +227,8 @@ impl ColumnFindings {
                 "dataset.sql",
                 &self.coded_amounts,
                 &format!(
-                    "amounts with the code of a currency or in parentheses land as text, which no key of `csv` reads as numbers; \
-                     declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`, where all have \
-                     a decimal point and one currency: `select * except (\"COLUMN\"), try_cast(replace(regexp_replace(\"COLUMN\", \
-                     '[^0-9.(-]', '', 'g'), '(', '-') as double) as \"COLUMN\" from \"{}\"`",
-                    config.name
+                    "{CODED_AMOUNTS}, and no key of `csv` reads them; {}",
+                    self.advise_coded_amounts(config)
                 ),
             ),
         ]
@@ -221,7 +303,7 @@ mod tests {
         report::Warning,
     };
 
-    use crate::infer::{Inferred, Survey};
+    use crate::infer::{Inferred, Survey, has_open_columns};
 
     /// The columns of files with these rows, whose cells are separated by spaces.
     fn infer(files: &[&[&str]], decimal: Option<char>) -> Inferred {
@@ -296,6 +378,38 @@ mod tests {
         ] {
             assert_eq!(infer_grouped(rows, None).warnings, [], "{rows:?}");
         }
+    }
+
+    #[test]
+    fn columns_with_a_decimal_point_are_reported_where_the_comma_is_declared() {
+        let rows = ["25,25 0.5 3", "64,51 1,234.5 4", "2,81 52.93 5"];
+        let found = infer(&[&rows[..]], None);
+        let advice = &found.warnings[0];
+        assert_eq!(advice.code, "looks_like_decimal_comma");
+        let others = "others have a decimal point, such as `0.5` in `c1`, and land as text with it";
+        assert!(advice.message.contains(others), "{advice:?}");
+        let found = infer(&[&rows[..]], Some(','));
+        let types = ["c0", "c1", "c2"].map(|column| found.types[column]);
+        let (float, int) = (ColumnType::Float64, ColumnType::Int64);
+        assert_eq!(types, [float, ColumnType::Utf8, int]);
+        let warning = check(&found, "looks_like_decimal_point", "`c1` (`0.5`)");
+        let query = "try_cast(replace(\"COLUMN\", ',', '') as double)";
+        assert!(warning.message.contains(query), "{warning:?}");
+        assert_eq!(warning.key.as_deref(), Some("dataset.sql"));
+        // A declared type decides it, and so is the warning of an earlier run.
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
+        assert!(has_open_columns(&warning, &config));
+        let column = ColumnContract {
+            r#type: Some(DeclaredType::Text),
+            ..ColumnContract::default()
+        };
+        config.contract.column.insert("c1".to_owned(), column);
+        assert!(!has_open_columns(&warning, &config));
+        // Texts beside numbers are no column of numbers.
+        assert_eq!(
+            infer(&[&["5,5 a", "6,5 b.c", "7,5 1.5"]], Some(',')).warnings,
+            []
+        );
     }
 
     #[test]

@@ -116,10 +116,15 @@ impl ColumnCounts {
 
     /// Returns true if nearly all cells are numbers in some notation.
     pub(super) fn has_number_cells(&self) -> bool {
+        let numbers = self.count_numbers();
+        numbers > 0 && numbers * 10 >= self.values() * 9
+    }
+
+    /// Number of cells that are numbers in some notation, with or without a sign of currency or percent.
+    pub(super) fn count_numbers(&self) -> u64 {
         let others = self.decimal_signs.unread + self.count(Kind::SomeComma);
         let marked: u64 = MARKED.iter().map(|kind| self.count(*kind)).sum();
-        let numbers = self.sum(Kind::is_number) + others + marked;
-        numbers > 0 && numbers * 10 >= self.values() * 9
+        self.sum(Kind::is_number) + others + marked
     }
 }
 
@@ -255,6 +260,14 @@ mod tests {
         let keys = "set `csv.thousands_separator = \".\"` and `csv.currency = \"€\"`";
         assert!(advice.contains(keys), "{advice}");
         assert_eq!(settings(&GERMAN), all[2..]);
+        // No setting reads a point beside a declared comma.
+        let found = infer(&["€12.50 779,99", "€3.75 2138,93"], &GERMAN[..1]);
+        assert_eq!(found.columns[0].number_settings, [""; 0]);
+        let advice = message(&found, "looks_like_currency", "c0").unwrap();
+        assert!(
+            advice.ends_with("another currency or other separators"),
+            "{advice}"
+        );
     }
 
     #[test]
@@ -300,6 +313,11 @@ mod tests {
         let advice = message(&found, COMMA, "c1").unwrap();
         assert!(!advice.contains("thousands_separator"), "{advice}");
         assert!(advice.contains("others have a decimal point"), "{advice}");
+        assert!(advice.contains("such as `17.25` in `c0`"), "{advice}");
+        assert!(advice.contains("`try_cast(replace(replace("), "{advice}");
+        // No setting reads its groups.
+        assert_eq!(found.columns[1].number_settings, [""; 0]);
+        let found = infer(&["58.05 1298,50", "7.5 1298"], &[]);
         let settings = &found.columns[1].number_settings;
         assert_eq!(settings, &["decimal_separator = \",\""]);
     }

@@ -323,6 +323,7 @@ impl Survey {
                 is_widen,
                 has_date_formats: self.dates.is_some(),
                 has_csv: has_csv_table(config),
+                decimal_separator: config.csv.decimal_separator.unwrap_or('.'),
                 separators,
                 places: &self.places,
             };
@@ -349,7 +350,9 @@ impl Survey {
                 },
             );
             if r#type == Some(ColumnType::Utf8) {
-                shown.number_settings = column.number_settings(&config.csv, separators);
+                if !column.has_many_amount_marks(rules) {
+                    shown.number_settings = column.number_settings(&config.csv, separators);
+                }
                 shown.are_times = column.are_times(rules.max_odd_fraction);
             }
             inferred.columns.push(shown);

@@ -40,7 +40,9 @@ impl ColumnCounts {
         let spaces = [Kind::Spaced, Kind::SpacedComma];
         let of = |kinds: &[Kind]| self.count_all(kinds);
         let groups = self.unread_groups(rules.separators);
-        if of(&spaces) > 0 && is_most(of(&spaces) + of(&commas) + numbers) {
+        if self.has_many_amount_marks(rules) {
+            self.note_marked_numbers(rules, findings);
+        } else if of(&spaces) > 0 && is_most(of(&spaces) + of(&commas) + numbers) {
             findings.spaces.push(self.named(&spaces));
             let kinds = spaces.into_iter().chain(commas);
             let found = kinds.filter(|kind| self.count(*kind) > 0);
@@ -68,8 +70,12 @@ impl ColumnCounts {
                 false => &mut findings.other_percents,
             };
             percents.push(self.named(&[Kind::Percent]));
-        } else if rules.has_csv && self.has_marked_numbers(of(&thousands) + numbers) {
-            self.note_marked_numbers(findings);
+        } else if self.has_other_points(rules) {
+            let [_, point, ..] = &self.decimal_signs.samples;
+            let named = self.named_with([point.as_ref(), None]);
+            findings.decimal_points.push(named);
+        } else if rules.has_csv && self.has_number_marks() {
+            self.note_marked_numbers(rules, findings);
         } else if self.count(Kind::UnclearDate) > 0
             && is_most(of(&UNCLEAR_DATES) + self.worded_dates)
         {
@@ -97,16 +103,54 @@ impl ColumnCounts {
         marked > 0 && (marked + others) * 10 >= self.values() * 9
     }
 
-    /// Collects a column of numbers with such marks.
-    fn note_marked_numbers(&self, findings: &mut ColumnFindings) {
-        let named = self.named_with([self.marked_numbers.sample.as_ref(), None]);
-        match self.marked_numbers.separator() {
-            Some(sign) => {
-                findings.apostrophes.push(named);
-                findings.apostrophe = findings.apostrophe.or(Some(sign));
+    /// Returns true if nearly all cells are numbers, some with marks that a setting or a query reads.
+    pub(super) fn has_number_marks(&self) -> bool {
+        let others = match self.marked_numbers.separator() {
+            Some(_) => {
+                let thousands = [Kind::Thousands, Kind::SomeComma];
+                self.sum(Kind::is_number) + self.count_all(&thousands)
             }
-            None => findings.coded_amounts.push(named),
+            None => self.count_numbers(),
+        };
+        self.has_marked_numbers(others)
+    }
+
+    /// Returns true for such a column with more marks of amounts than a column of numbers has odd values, so that no
+    /// setting for its other cells reads it.
+    pub(super) fn has_many_amount_marks(&self, rules: Rules<'_>) -> bool {
+        let marked = self.marked_numbers.count(self.count_numbers());
+        rules.has_csv
+            && self.marked_numbers.separator().is_none()
+            && share(marked, self.values()) > rules.max_odd_fraction
+            && self.has_number_marks()
+    }
+
+    /// Collects a column of numbers with such marks.
+    fn note_marked_numbers(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
+        let (marked, signs) = (&self.marked_numbers, &self.decimal_signs);
+        let named = self.named_with([marked.sample.as_ref(), None]);
+        if let Some(sign) = marked.separator() {
+            findings.apostrophes.push(named);
+            findings.apostrophe = findings.apostrophe.or(Some(sign));
+            return;
         }
+        let [commas, points] = marked.decimals;
+        let is_comma = match (commas + signs.commas, points + signs.points) {
+            (0, 0) => rules.separators.has_commas && !rules.separators.has_points,
+            (commas, points) => commas > points,
+        };
+        findings.coded_amounts.push(named);
+        findings.has_comma_amounts |= is_comma;
+        findings.has_point_amounts |= !is_comma;
+    }
+
+    /// Returns true if nearly all cells are numbers, some with a decimal point that is none with the decimal separator
+    /// of `csv`, and none with a decimal comma.
+    fn has_other_points(&self, rules: Rules<'_>) -> bool {
+        let signs = &self.decimal_signs;
+        let numbers = self.sum(Kind::is_number) + self.count(Kind::SomeComma) + signs.unread;
+        let is_other = rules.has_csv && rules.decimal_separator != '.';
+        is_other && signs.points > 0 && signs.commas == 0 && numbers * 10 >= self.values() * 9
     }
 
     /// Number of cells with points before groups of three digits that only `csv.thousands_separator` reads:

@@ -28,6 +28,7 @@ pub(super) const ODD_VALUES: &str = "odd_values";
 pub(crate) const MIXED_TYPES: &str = "mixed_types";
 pub(super) const LEADING_ZEROS: &str = "leading_zeros";
 pub(super) const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
+pub(super) const LOOKS_LIKE_DECIMAL_POINT: &str = "looks_like_decimal_point";
 pub(super) const MIXED_DECIMAL_SEPARATORS: &str = "mixed_decimal_separators";
 pub(super) const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
 pub(super) const LOOKS_LIKE_POINT_THOUSANDS: &str = "looks_like_point_thousands";
@@ -48,13 +49,14 @@ const OTHER_TYPES_LANDED: &str = "other_types_landed";
 pub(crate) const CSV_NOT_USED: &str = "csv_not_used";
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 22] = [
+pub(crate) const TYPE_WARNINGS: [&str; 23] = [
     MISSING_SPELLINGS,
     ODD_VALUES,
     MIXED_TYPES,
     LEADING_ZEROS,
     MISSING_WORDS,
     LOOKS_LIKE_DECIMAL_COMMA,
+    LOOKS_LIKE_DECIMAL_POINT,
     MIXED_DECIMAL_SEPARATORS,
     LOOKS_LIKE_THOUSANDS,
     LOOKS_LIKE_POINT_THOUSANDS,
@@ -140,7 +142,8 @@ fn has_advised_dates(message: &str, config: &SourceConfig) -> bool {
 }
 
 /// Warnings that are decided once all their columns have a declared type.
-const DECIDED_BY_TYPE: [&str; 4] = [
+const DECIDED_BY_TYPE: [&str; 5] = [
+    LOOKS_LIKE_DECIMAL_POINT,
     LOOKS_LIKE_POINT_THOUSANDS,
     LOOKS_LIKE_CODED_AMOUNTS,
     LOOKS_LIKE_LISTS,
@@ -194,6 +197,8 @@ pub(super) struct ColumnFindings {
     /// Text columns with spellings of a missing value.
     pub(super) missing_words: Vec<String>,
     pub(super) decimal_commas: Vec<String>,
+    /// Columns with a decimal point that is none with the decimal separator of `csv`.
+    pub(super) decimal_points: Vec<String>,
     /// Columns with a decimal comma in some cells and a decimal point in others.
     pub(super) mixed_decimals: Vec<String>,
     /// Columns of numbers whose points may separate thousands.
@@ -204,8 +209,11 @@ pub(super) struct ColumnFindings {
     /// Columns of numbers with an apostrophe between thousands, and that of the first of them.
     pub(super) apostrophes: Vec<String>,
     pub(super) apostrophe: Option<char>,
-    /// Columns of amounts with the code of a currency or in parentheses.
+    /// Columns of amounts with the code of a currency, in parentheses, or with another mark that no key of `csv` reads.
     pub(super) coded_amounts: Vec<String>,
+    /// True if any of them has a decimal comma, and if any has none.
+    pub(super) has_comma_amounts: bool,
+    pub(super) has_point_amounts: bool,
     /// Columns of numbers with commas that separate groups in two ways, as in lists.
     pub(super) lists: Vec<String>,
     pub(super) spaces: Vec<String>,
@@ -247,6 +255,7 @@ impl ColumnFindings {
         self.warn_of_odd_values(config, has_csv)
             .into_iter()
             .chain(notations)
+            .chain([self.warn_of_other_points(config)])
             .chain([self.warn_of_mixed_decimals(config)])
             .chain([self.warn_of_point_groups(), self.warn_of_lists()])
             .chain(self.warn_of_marked_numbers(config))
@@ -389,35 +398,6 @@ impl ColumnFindings {
                 &self.explain_amounts(config),
             ),
         ]
-    }
-
-    /// Key of the warning about numbers in a notation with a decimal comma, and its advice.
-    fn advise_decimal_commas(&self, config: &SourceConfig) -> (&'static str, &'static str) {
-        let has_points = self.separators.has_points;
-        let is_set = config.csv.decimal_separator == Some(',');
-        match (is_set, self.has_comma_groups()) {
-            (true, true) => (
-                "csv.thousands_separator",
-                "set `csv.thousands_separator = \".\"` to read them as numbers",
-            ),
-            (true, false) => (
-                "dataset.sql",
-                "others have a decimal point, which `csv.thousands_separator = \".\"` would take for one of thousands; a query in \
-                 `dataset.sql` reads them, such as `try_cast(replace(replace(\"COLUMN\", '.', ''), ',', '.') as double)`",
-            ),
-            (false, true) => (
-                "csv.decimal_separator",
-                "set `csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"` to read them as numbers",
-            ),
-            (false, false) if has_points => (
-                "csv.decimal_separator",
-                "set `csv.decimal_separator = \",\"` to read them as numbers; it holds for all columns, and others have a decimal point",
-            ),
-            (false, false) => (
-                "csv.decimal_separator",
-                "set `csv.decimal_separator = \",\"` to read them as numbers",
-            ),
-        }
     }
 
     /// Text columns of numbers with a percent sign, which `csv.percent` reads if they have the separators of `csv`.

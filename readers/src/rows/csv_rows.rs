@@ -16,6 +16,7 @@ use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
     file_format::Kind,
+    likely_encoding::likely_label,
     line_ends::LineEnds,
     notices::Notices,
     record::Record,
@@ -397,7 +398,13 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
         let name = std::str::from_utf8(bytes)
-            .map_err(|_| "its header line is not UTF-8: set `csv.encoding` to the encoding that it is written in, such as `windows-1252`".to_owned())?;
+            .map_err(|_| {
+                format!(
+                    "its header line is not UTF-8: set `csv.encoding` to `{}`, which its bytes look like, or to the encoding \
+                     that it is written in",
+                    likely_label(row.as_slice())
+                )
+            })?;
         names.push(if name.trim().is_empty() {
             format!("column_{}", i + 1)
         } else {

@@ -58,10 +58,10 @@ pub struct CsvConfig {
     pub decimal_separator: Option<char>,
     /// Thousands separator of numbers, one character, such as `"."` for `1.234,56` or `","` for
     /// `1,234.56`. `" "` means a space, a no-break space, a thin space and a narrow no-break
-    /// space. Numbers without groups are accepted too; numbers with groups of another length than
-    /// three are not, except for Indian groups with `","`, such as `4,05,638.55`. A number with
-    /// groups and an exponent but no decimals, such as `1,234E2`, is text. Default: none, so
-    /// `1,234` and `1 234` are text.
+    /// space, and `"'"` also a typographic apostrophe. Numbers without groups are accepted too;
+    /// numbers with groups of another length than three are not, except for Indian groups with
+    /// `","`, such as `4,05,638.55`. A number with groups and an exponent but no decimals, such as
+    /// `1,234E2`, is text. Default: none, so `1,234` and `1 234` are text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_separator: Option<char>,
     /// If true, numbers followed by a percent sign are accepted; `17%` is read as 17. Default

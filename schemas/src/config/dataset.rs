@@ -128,10 +128,10 @@ pub struct DatasetConfig {
     pub decimal_separator: Option<char>,
     /// Thousands separator of strings that are read as numbers, one character, such as `"."` for
     /// `1.234,56`. It separates groups of three digits. `" "` means a space, a no-break space, a
-    /// thin space and a narrow no-break space. Strings without groups are numbers, too; strings
-    /// with groups of another length are not, except for Indian groups with `","`, such as
-    /// `4,05,638`. Groups with an exponent but no decimals, such as `1,234E2`, are no number.
-    /// Default: no separator, so `1,234` is not a number.
+    /// thin space and a narrow no-break space, and `"'"` also a typographic apostrophe. Strings
+    /// without groups are numbers, too; strings with groups of another length are not, except for
+    /// Indian groups with `","`, such as `4,05,638`. Groups with an exponent but no decimals, such
+    /// as `1,234E2`, are no number. Default: no separator, so `1,234` is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_separator: Option<char>,
     /// `exact` (default): of rows with equal content, the first landed is kept. Cells are compared

@@ -161,6 +161,21 @@ pub struct FeatureShift {
     pub deviations: f64,
 }
 
+impl FeatureShift {
+    /// Most deviations of a report: a feature that was the same in all rows has none to count in.
+    pub const MOST_DEVIATIONS: f64 = 1000.0;
+
+    /// Text of the deviations without a sign, for a message.
+    #[must_use]
+    pub fn deviations_text(&self) -> String {
+        let deviations = self.deviations.abs();
+        match deviations < Self::MOST_DEVIATIONS {
+            true => format!("{deviations:.2}"),
+            false => "over 1,000".to_owned(),
+        }
+    }
+}
+
 /// Report of `shards expect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectReport {

@@ -182,7 +182,7 @@ pub struct Standing {
     pub next: String,
 }
 
-/// Newest cursors of the values of a list, of which each has its own.
+/// Newest cursors of the values of a list; each has its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ValueCursorsReport {
     /// Values of the list that have a cursor. The others have had no record with one.
