@@ -254,6 +254,9 @@ pub(crate) async fn check(
         found.warnings.extend(past.into_iter().chain(plain));
         sources.push(found);
     }
+    for (key, reason) in feedline_ingest::refused_columns(config, &previews) {
+        problems.add(&key, reason);
+    }
     let columns = seen_columns(config, &previews);
     let found = check_dataset(config, preprocess, &columns, &sources, is_offline).await?;
     let (dataset, problems_of_dataset) = (found.dataset, found.problems.into_iter());

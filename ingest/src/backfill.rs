@@ -47,6 +47,7 @@ pub(crate) use self::{
     value_cursors::{
         CursorLines, ValueCursors, note_lost_cursors, report_cursors, write_cursors, wrong_cursors,
     },
+    values::describe_refused_type,
 };
 use self::{
     intervals::{Intervals, WHOLE, below, of_value},

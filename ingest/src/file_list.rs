@@ -17,13 +17,13 @@ use feedline_schemas::{
     commit::Position,
     config::{FileFormat, SourceConfig},
 };
-use feedline_storage::{FolderListing, Listed, Store, StoreOptions};
+use feedline_storage::{Error as StoreError, FolderListing, Listed, Store, StoreOptions};
 use tracing::warn;
 
 use self::unread_entries::UnreadEntries;
 use crate::{
     download::{Download, Downloaded},
-    error::Error,
+    error::{Error, describe_with_cause, innermost_cause},
 };
 
 /// Code of the warning that read files no longer exist.
@@ -127,6 +127,40 @@ impl FileList {
             Err(NotListed::NoFile(_)) => Ok(Vec::new()),
             found => Ok(found?),
         }
+    }
+
+    /// Requests the files at `urls`, which the listing of a web server lacks: it may leave out files that exist. Those
+    /// that are not of the configured URL are not requested.
+    ///
+    /// # Errors
+    /// [`Error::File`] for one that is not known to be missing (status 404 or 410).
+    pub(crate) async fn check_missing(&self, urls: &[String]) -> Result<(), Error> {
+        const UNKNOWN: &str = "the listing of `url` lacks it, and only status 404 or 410 of its own shows that it is missing; its landed rows stay";
+        let folder = match self.pattern() {
+            Some((folder, _)) => folder.to_owned(),
+            None => format!("{}/", self.config.url.trim_end_matches('/')),
+        };
+        let store = self.store(&folder)?;
+        for url in urls.iter().filter(|url| self.names(url)) {
+            // The file of a `url` without a folder was requested itself.
+            let Some(path) = url.strip_prefix(&folder) else {
+                continue;
+            };
+            let found = match store.look_up(path).await {
+                Ok(_) => "the server has it: permit the listing of its folder".to_owned(),
+                Err(error) if error.is_not_found() => continue,
+                Err(StoreError::Denied { source, .. }) => format!(
+                    "access was refused: {}; check the credentials in the source's `auth` or `headers` and their permissions",
+                    innermost_cause(source.as_ref()).trim_end_matches(": ")
+                ),
+                Err(error) => describe_with_cause(&error),
+            };
+            return Err(Error::File {
+                url: url.clone(),
+                reason: format!("{UNKNOWN}: {found}"),
+            });
+        }
+        Ok(())
     }
 
     /// Returns true if everything was read, and a file of the configured URL was among it.
@@ -298,7 +332,7 @@ impl FileList {
             Ok(_) => self.folder(&format!("{url}/")).await,
             // A name with an ending is not tried as a folder: few web servers list one.
             Err(_) if self.config.is_web() && has_ending(path) => Err(NotListed::NoFile(format!(
-                "the server of `{url}` has no such file (404); check the path"
+                "the server of `{url}` has no such file (404 or 410); check the path"
             ))),
             Err(_) if store.local_path().is_none() => self.folder(&format!("{url}/")).await,
             Err(_) => Err(NotListed::NoFile(format!(

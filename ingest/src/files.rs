@@ -37,7 +37,7 @@ use feedline_schemas::{
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use url::Url;
 
-pub(crate) use self::new_contents::{check_new_contents, list_existing};
+pub(crate) use self::new_contents::{check_missing_files, check_new_contents, list_existing};
 use self::{
     known_columns::KnownColumns,
     open_file::{EMPTY_FILE, OpenFile, Opened},

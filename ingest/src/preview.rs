@@ -4,6 +4,7 @@ mod dry_run;
 mod early_warnings;
 mod landed_columns;
 mod masked;
+mod requested_columns;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use feedline_schemas::{
 };
 use serde::Serialize;
 
+pub use self::requested_columns::refused_columns;
 use self::{
     dry_run::{DryRun, dry_run},
     early_warnings::{source_warnings, warn_of_alike_columns},

@@ -330,6 +330,12 @@ mod tests {
             );
             assert!(refused.contains("does nothing"), "{refused}");
         }
+        let hosts = ["source.1.type=html", "source.1.crawl.hosts=['http://h/']"];
+        let message = refused(&hosts, None);
+        assert!(
+            message.starts_with("`source.1.crawl.hosts.0`: `http://h/` is no host"),
+            "{message}"
+        );
         let both = [
             "source.1.refresh=if_changed",
             "source.1.incremental={cursor='c',param='p'}",

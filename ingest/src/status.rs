@@ -75,6 +75,16 @@ pub fn mask_secrets(config: &PipelineConfig, secrets: &dyn Secrets, report: &mut
     }
 }
 
+/// Returns `message` with a mask in place of each secret of `config` that can be found now.
+#[must_use]
+pub fn mask_message(config: &PipelineConfig, secrets: &dyn Secrets, message: &str) -> String {
+    let mut masked = message.to_owned();
+    for source in &config.source {
+        masked = SecretMasks::configured(source, secrets).mask_message(&masked);
+    }
+    masked
+}
+
 fn mask_report(config: &SourceConfig, secrets: &dyn Secrets, report: &mut SourceReport) {
     let masks = SecretMasks::configured(config, secrets);
     let failures = report.standing.as_mut();

@@ -114,7 +114,7 @@ impl Text for RepairReport {
                 line(out, "  moved", text)?;
             }
             let Some(damage) = &source.damage else {
-                line(out, &source.name, format!("intact: {good}"))?;
+                line(out, &source.name, format!("the log is intact: {good}"))?;
                 continue;
             };
             let set_aside = counted(source.set_aside, "entry");
@@ -214,14 +214,19 @@ fn write_damage(damage: &[Damage], out: &mut String) -> fmt::Result {
         0 => {}
         more => line(out, "", format!("and {more} more"))?,
     }
-    if !damage.is_empty() {
-        line(
-            out,
-            "  next",
-            "restore them from a copy, or see `feedline ingest repair --dry-run`",
-        )?;
+    if damage.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    // The next run writes these, and a repair does not read them.
+    let is_of_values = |damage: &Damage| {
+        let mut folders = ["values/", "cursors/"].into_iter();
+        folders.any(|folder| damage.path.starts_with(folder))
+    };
+    let next = match damage.iter().all(is_of_values) {
+        true => "run `feedline ingest`, or restore them from a copy",
+        false => "restore them from a copy, or see `feedline ingest repair --dry-run`",
+    };
+    line(out, "  next", next)
 }
 
 impl Text for AmendReport {
@@ -611,6 +616,26 @@ mod tests {
         assert!(dry.ends_with(expected), "{dry}");
         let merged = text(2100);
         assert!(merged.ends_with("9 rows, 5055 bytes into 2100"), "{merged}");
+    }
+
+    #[test]
+    fn a_run_is_the_next_step_where_only_lists_of_values_and_their_cursors_are_damaged() {
+        let shown = |paths: &[&str]| {
+            let damage = paths.iter().map(|path| Damage {
+                path: (*path).to_owned(),
+                entry: 0,
+                reason: "it is missing".to_owned(),
+            });
+            let damage: Vec<Damage> = damage.collect();
+            let mut out = String::new();
+            write_damage(&damage, &mut out).unwrap();
+            out
+        };
+        let lists = shown(&["values/1.txt", "cursors/2.txt"]);
+        let is_healed_by_run = lists.contains("run `feedline ingest`, or restore them");
+        assert!(is_healed_by_run && !lists.contains("repair"), "{lists}");
+        let others = shown(&["values/1.txt", "data/1.parquet"]);
+        assert!(others.contains("ingest repair --dry-run`"), "{others}");
     }
 
     #[test]

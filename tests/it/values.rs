@@ -159,3 +159,26 @@ fn status_shows_the_smallest_and_the_greatest_cursor_of_the_values() {
     assert_eq!(cursors["smallest"]["value"], "B");
     assert!(cursors["smallest"]["lag_s"].as_u64() > cursors["greatest"]["lag_s"].as_u64());
 }
+
+#[test]
+fn a_check_refuses_a_list_whose_type_a_run_refuses_to_request() {
+    let origin = serve(|_| ("200 OK", String::new(), "[]".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("list.csv"), "id\n1.5\n2.5\n").unwrap();
+    let text = format!(
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"list\"\ntype = \"files\"\nurl = \"list.csv\"\n\
+         [[source]]\nname = \"o\"\ntype = \"rest\"\nurl = \"{origin}/o/{{v}}\"\n\
+         for_each = {{ param = \"v\", source = \"list\", column = \"id\" }}\n"
+    );
+    let file = pipeline(folder, &text);
+    let checked: Value = run(folder, &["check", file, "--json"]).expect(2).json();
+    let problems = checked["problems"].as_array().unwrap();
+    let problem = problems[0].as_str().unwrap();
+    let reason =
+        "`id` of the source `list` has the type float, and only values of the types text and int";
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problem.contains(reason), "{problem}");
+    let failed = run(folder, &["ingest", file, "--json"]).expect(2);
+    assert!(failed.stderr.contains("has the type float"), "{failed:#?}");
+}

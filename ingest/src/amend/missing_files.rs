@@ -83,6 +83,12 @@ pub(super) async fn describe_reset(
     let pages = pages_to_read(state.totals.pages);
     match missing_after_reset(config, context, landing, state).await {
         Ok(Some(note)) => note,
+        // Files of a web server are not compared.
+        Ok(None) if config.is_web() && unit_of(config) == ReadUnit::File => {
+            format!(
+                "at most {pages} again: those that can still be read at `url`, which a reset does not request"
+            )
+        }
         Ok(None) => format!("{pages} again"),
         Err(error) => {
             format!("{pages} again if they still exist, which cannot be checked now: {error}")

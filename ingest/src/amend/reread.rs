@@ -34,7 +34,7 @@ use crate::{
     error::Error,
     file_list::Found,
     file_marks::{MOST_LISTED, expand, fold, listed},
-    files::check_new_contents,
+    files::{check_missing_files, check_new_contents},
     log_entries::ComparedColumns,
     setting_changes::adopt,
     settings::config_hash,
@@ -84,6 +84,9 @@ pub async fn reread(
     };
     let found = found.map_err(|e| amending.under(e))?;
     let existing = found.as_deref().map(urls_of);
+    if let Some(existing) = &existing {
+        check_missing(&amending, what, existing).await?;
+    }
     if !dry_run {
         if existing.is_some() {
             // Missing files are refused before the first entry.
@@ -163,6 +166,23 @@ async fn plan_existing(
         checked.map_err(|e| amending.under(e))?;
     }
     Ok(planned)
+}
+
+/// Checks that the files to be re-read that are not `existing` are missing.
+///
+/// # Errors
+/// [`Error::File`] for one that is not known to be missing.
+async fn check_missing(
+    amending: &Amending<'_>,
+    what: &Reread,
+    existing: &BTreeSet<String>,
+) -> Result<(), Error> {
+    let mut unused = amending.report("reread", true);
+    plan_existing(amending, what, None, &mut unused).await?;
+    let mut missing = unused.ranges;
+    missing.retain(|url| !existing.contains(url));
+    let checked = check_missing_files(amending.config, amending.context, &missing).await;
+    checked.map_err(|e| amending.under(e))
 }
 
 /// The values of a source that is read in slices of each, as they were at its batches.

@@ -65,7 +65,7 @@ fn list_of(entry: &CommitEntry) -> Option<(Hash128, &Ledger)> {
 
 fn consequence(ledger: &Ledger) -> String {
     format!(
-        "without it, the next run accepts only {}: run once with that list, which saves it, restore the file from a copy, or run `feedline ingest reset`",
+        "without it, the next run accepts only {}: run `feedline ingest` once with that list, which saves it (`feedline ingest repair` does not), restore the file from a copy, or run `feedline ingest reset`",
         accepted_list(ledger)
     )
 }

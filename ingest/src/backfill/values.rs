@@ -283,7 +283,7 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Val
             let Some(array) = rows.column_by_name(column) else {
                 continue;
             };
-            for value in of_column(array.as_ref(), column)? {
+            for value in of_column(array.as_ref(), source, column)? {
                 let text = text(&value);
                 if !text.is_empty() && seen.insert(Hash128::of(text.as_bytes())) {
                     values.push(value);
@@ -294,8 +294,27 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Val
     Ok((values, is_complete))
 }
 
-/// Non-null values of a column.
-fn of_column(array: &dyn Array, column: &str) -> Result<Vec<Value>, Error> {
+/// Reason for refusing the values of a column of `source`, with the remedy. `found` is the name of its type.
+pub(crate) fn describe_refused_type(source: &Name, column: &str, found: &str) -> String {
+    format!(
+        "`{column}` of the source `{source}` has the type {found}, and only values of the types text and int can be requested; name another column, or set `contract.column.{column:?}.type = \"text\"` in that source, and run `feedline ingest reset PIPELINE.toml {source}` if rows of it have landed"
+    )
+}
+
+/// Name in `contract.column.<name>.type` of the type of a landed column.
+const fn name_of(stored: &DataType) -> &'static str {
+    match stored {
+        DataType::Boolean => "bool",
+        DataType::Float64 => "float",
+        DataType::Decimal128(..) => "decimal",
+        DataType::Timestamp(..) => "timestamp",
+        DataType::Binary => "bytes",
+        _ => "json",
+    }
+}
+
+/// Non-null values of a column of `source`.
+fn of_column(array: &dyn Array, source: &Name, column: &str) -> Result<Vec<Value>, Error> {
     match array.data_type() {
         DataType::Int64 => {
             let ints = array.as_primitive::<Int64Type>().iter().flatten();
@@ -306,9 +325,7 @@ fn of_column(array: &dyn Array, column: &str) -> Result<Vec<Value>, Error> {
             Ok(texts.map(|text| Value::Text(text.to_owned())).collect())
         }
         other => {
-            let reason = format!(
-                "`{column}` holds values of the type {other}; only text and integers can be requested"
-            );
+            let reason = describe_refused_type(source, column, name_of(other));
             Err(Error::config("for_each.column", reason))
         }
     }

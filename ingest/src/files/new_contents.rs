@@ -20,7 +20,7 @@ use crate::{
 /// Reason for refusing to read a file again that has lost its rows.
 const EMPTIED: &str = "rows of it have landed, and now it has none and no header, so it is not read again, and its landed rows stay; restore it, or, to drop its rows, remove it and add `--missing-too`";
 
-/// The files of a source that exist now; none where a web server has no file at `url` (status 404).
+/// The files of a source that exist now; none where a web server has no file at `url` (status 404 or 410).
 ///
 /// # Errors
 /// Those of listing the files, and of the download of a file whose URL has a query.
@@ -31,6 +31,23 @@ pub(crate) async fn list_existing(
     let requests = file_requests(config, context)?;
     let list = new_file_list(config, requests.as_ref(), context)?;
     Box::pin(list.list_existing()).await
+}
+
+/// Checks that the files at `urls`, which the listing of a web server lacks, are missing. Other stores list all files.
+///
+/// # Errors
+/// [`Error::File`] for a file that is not known to be missing.
+pub(crate) async fn check_missing_files(
+    config: &SourceConfig,
+    context: &Context,
+    urls: &[String],
+) -> Result<(), Error> {
+    if urls.is_empty() || !config.is_web() {
+        return Ok(());
+    }
+    let requests = file_requests(config, context)?;
+    let list = new_file_list(config, requests.as_ref(), context)?;
+    Box::pin(list.check_missing(urls)).await
 }
 
 /// Checks that the `existing` files at `urls` can be read again: that each has a landed column of the

@@ -126,7 +126,7 @@ async fn a_missing_file_is_not_asked_for_again() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("missing.csv` has no such file (404)"),
+        error.contains("missing.csv` has no such file (404 or 410)"),
         "{error}"
     );
     let methods: Vec<Method> = received(&server).iter().map(|r| r.method.clone()).collect();

@@ -62,16 +62,22 @@ impl FailedValues {
     /// The error about them; `None` if there are none.
     pub(super) fn error(&self) -> Option<Error> {
         let (first, kind) = self.first.clone()?;
-        let others = match self.in_a_row < MOST_IN_A_ROW {
-            true => "and all others were read".to_owned(),
-            false => format!(
-                "the last {MOST_IN_A_ROW} of them in a row, so the values behind them were not requested"
+        let is_over = self.in_a_row >= MOST_IN_A_ROW;
+        // The last of too many is still the value in work, and not among the failed ones of the ledger.
+        let (failed, others) = match self.texts.split_last().filter(|_| is_over) {
+            Some((last, failed)) => (
+                failed,
+                format!(
+                    "and then `{}`, the {MOST_IN_A_ROW}th in a row: the next run begins with it, and the values behind it were not requested",
+                    last.escape_debug()
+                ),
             ),
+            None => (&self.texts[..], "and all others were read".to_owned()),
         };
         Some(Error::FailedValues {
             r#source: self.source.clone(),
-            failed: self.texts.len() as u64,
-            values: show_values(&self.texts),
+            failed: failed.len() as u64,
+            values: show_values(failed),
             others,
             first,
             kind,
@@ -198,8 +204,7 @@ mod tests {
         let text = failed.error().map(|error| error.to_string());
         let text = text.unwrap_or_default();
         for part in [
-            "21 values of `for_each` failed (`0`, `1`, `2`, `3`, `4` and 16 more)",
-            "the last 10 of them in a row",
+            "20 values of `for_each` failed (`0`, `1`, `2`, `3`, `4` and 15 more), and then `29`, the 10th in a row",
             "the server responded 500",
         ] {
             assert!(text.contains(part), "{text}");
