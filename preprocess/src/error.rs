@@ -267,7 +267,7 @@ impl From<DataFusionError> for Error {
         }
         if let DataFusionError::ResourcesExhausted(reason) = error.find_root() {
             return Self::Memory {
-                reason: one_line(reason),
+                reason: describe_memory(reason),
             };
         }
         match error {
@@ -287,8 +287,10 @@ impl From<DataFusionError> for Error {
 
 /// Error of this crate inside an error of the engine, under any number of wrappers.
 fn told_of(error: &DataFusionError) -> Option<Error> {
-    let DataFusionError::External(inner) = error.find_root() else {
-        return None;
+    let inner = match error.find_root() {
+        DataFusionError::External(inner) => inner,
+        DataFusionError::ArrowError(inner, _) => return large_cells(inner),
+        _ => return None,
     };
     match inner.downcast_ref::<Error>() {
         Some(Error::Config { key, reason }) => Some(Error::config(key, reason)),
@@ -297,7 +299,30 @@ fn told_of(error: &DataFusionError) -> Option<Error> {
             reason,
             advice,
         }) => Some(Error::input(what, reason, advice)),
+        Some(Error::Arrow(inner)) => large_cells(inner),
         _ => None,
+    }
+}
+
+/// Error of a batch whose cells are too large; `None` for another one.
+fn large_cells(error: &ArrowError) -> Option<Error> {
+    matches!(error, ArrowError::OffsetOverflowError(_)).then(|| {
+        Error::input(
+            "a batch of rows",
+            "the cells of a column together have 2 GiB or more",
+            "leave out large columns: those of joined sources with `columns` of `dataset.join`, those of a query in `dataset.sql`",
+        )
+    })
+}
+
+/// The `reason` of the query engine, with the setting that makes a join smaller.
+fn describe_memory(reason: &str) -> String {
+    let reason = one_line(reason);
+    match reason.contains("HashJoinInput") {
+        true => format!(
+            "{reason}, for one side of a join (`columns` of `dataset.join` leaves out what is not needed)"
+        ),
+        false => reason,
     }
 }
 
@@ -390,6 +415,30 @@ mod tests {
             "the query engine ran out of memory while building the dataset: Failed to allocate additional 2.0 KB for \
              ExternalSorter[0], of the limit of 64.0 MB; raise `--memory`, or lower `--partitions`"
         );
+    }
+
+    #[test]
+    fn a_join_that_runs_out_of_memory_names_the_setting_that_makes_it_smaller() {
+        let reason = "2.0 KB more for HashJoinInput[1], of the limit of 64.0 MB";
+        let error = Error::from(DataFusionError::ResourcesExhausted(reason.to_owned()));
+        let error = message_with_causes(&error);
+        let part = "of 64.0 MB, for one side of a join (`columns` of `dataset.join` leaves out";
+        assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn cells_that_are_too_large_for_a_batch_name_the_columns_to_leave_out() {
+        let overflow = || ArrowError::OffsetOverflowError(2_148_000_000);
+        let ours = DataFusionError::from(Error::Arrow(overflow()));
+        let engines = DataFusionError::ArrowError(Box::new(overflow()), None);
+        for error in [ours, engines] {
+            let error = Error::from(error);
+            assert!(matches!(error, Error::Input { .. }), "{error:?}");
+            let part = "joined sources with `columns` of `dataset.join`";
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let other = DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None);
+        assert!(matches!(Error::from(other), Error::Engine(_)));
     }
 
     #[test]

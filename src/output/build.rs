@@ -279,12 +279,12 @@ fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
     )?;
     for shift in &added.shifts {
         let text = format!(
-            "{}: mean {} where it was {} in the shards, after all steps, {:.2} deviations of the earlier rows away; `--refit` \
+            "{}: mean {} where it was {} in the shards, after all steps, {} deviations of the earlier rows away; `--refit` \
              fits it again",
             shift.feature,
             number(shift.after),
             number(shift.before),
-            shift.deviations.abs()
+            shift.deviations_text()
         );
         line(out, "  shifted", text)?;
     }
@@ -351,13 +351,14 @@ mod tests {
 
     #[test]
     fn shifted_means_have_their_units() {
+        let shift = |feature: &str, deviations: f64| FeatureShift {
+            feature: feature.to_owned(),
+            before: 0.5,
+            after: 72.5,
+            deviations,
+        };
         let added = AddedReport {
-            shifts: vec![FeatureShift {
-                feature: "area".to_owned(),
-                before: 0.5,
-                after: 72.5,
-                deviations: 72.0,
-            }],
+            shifts: vec![shift("area", 72.0), shift("rooms", -1000.0)],
             ..AddedReport::default()
         };
         let mut out = String::new();
@@ -365,6 +366,7 @@ mod tests {
         for part in [
             "area: mean 72.50000 where it was 0.50000 in the shards, after all steps, ",
             ", 72.00 deviations of the earlier rows away; ",
+            "rooms: mean 72.50000 where it was 0.50000 in the shards, after all steps, over 1,000 deviations of",
         ] {
             assert!(out.contains(part), "{part}: {out}");
         }

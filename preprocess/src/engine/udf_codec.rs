@@ -18,7 +18,7 @@ use crate::{
         canonical_text, coerce, content_column,
         dedup::{conflicts, content_hash},
         document, expectations,
-        join::{asof, key},
+        join::{asof, key, row_bytes},
         missing_filter, row_check,
         split::{self, frozen, integers, missing, named, range, time},
         time_series::{RepeatedTimeCheck, instant, untimed},
@@ -35,7 +35,7 @@ macro_rules! first_of_functions {
             frozen::OfFrozen, instant::Instant, untimed::Untimed, integers::Exact, key::Key, key::Missed,
             missing::HasKey, missing::KeyGroup,
             named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::CanonicalText,
-            range::ByPlace, range::Embargo, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
+            range::ByPlace, range::Embargo, row_bytes::RowBytes, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
             time::AfterBorder, time::ByTime, time::Timeless,
             coerce::Category, row_check::Judge, coerce::Numeric, RepeatedTimeCheck, VersionForm, VersionOrder,
         )
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// A value of each function that travels, as it travels.
-    const VALUES: [(&str, &str); 35] = [
+    const VALUES: [(&str, &str); 36] = [
         ("feedline_behind_time", r#"{"starts":[1,2],"embargo":3}"#),
         (
             "feedline_category",
@@ -222,6 +222,7 @@ mod tests {
             "feedline_repeated_time",
             r#"{"readers":[{"format":null,"unit":null,"zone":"Europe/Rome","is_later":false},{"format":null,"unit":null,"zone":"Europe/Rome","is_later":true}]}"#,
         ),
+        ("feedline_row_bytes", "null"),
         ("feedline_sparse", r#"{"share":4599075939470750515}"#),
         (
             "feedline_split",

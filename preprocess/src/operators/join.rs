@@ -7,7 +7,7 @@
 //!
 //! The joined source is held in memory, its keys and the used columns, while the rows stream past
 //! it; where that would take an eighth of the memory limit both sides are sorted instead, outside
-//! memory.
+//! memory. A batch of joined rows has fewer rows where the joined cells are large.
 
 pub(crate) mod asof;
 mod asof_times;
@@ -16,6 +16,7 @@ pub(crate) mod key;
 pub(crate) mod new_rows;
 mod operator;
 mod resolved_join;
+pub(crate) mod row_bytes;
 pub(crate) mod unmatched;
 mod walk;
 
@@ -27,7 +28,10 @@ use feedline_schemas::{
     record::{ColumnType, RecordSchema},
 };
 
-pub(crate) use self::resolved_join::{Join, extended};
+pub(crate) use self::{
+    resolved_join::{Join, extended},
+    row_bytes::limit_batches,
+};
 
 use self::resolved_join::RESERVED;
 use crate::{

@@ -33,7 +33,7 @@ use crate::{
         join::Join,
         split::{Rule, code},
     },
-    schema::system_columns,
+    schema::{landed_columns::shown, system_columns},
     staging::Staged,
     warnings::{
         list_moves, rows_changed_split, rows_not_compared, splits_not_compared, toml_string,
@@ -109,7 +109,9 @@ impl Build<'_> {
     ) -> Option<Box<MovableDataset>> {
         let causes = self.causes_of_moves(changes);
         let is_by_join = causes.contains(&MoveCause::Join)
-            && (matches!(self.spec.rule, Rule::Hash) || self.joins_decide_splits(changes));
+            && (matches!(self.spec.rule, Rule::Hash)
+                || self.joins_decide_splits(changes)
+                || self.values_decide_splits(changes));
         let is_by_rows = causes.contains(&MoveCause::Groups) && changes.has_rows;
         (!causes.is_empty()).then(|| {
             Box::new(MovableDataset {
@@ -162,6 +164,14 @@ impl Build<'_> {
     /// another time, can move others.
     fn joins_decide_splits(&self, changes: DatasetChanges) -> bool {
         self.compares_splits(changes) && self.check_splits_stay("").is_err()
+    }
+
+    /// Returns true if the values of a row alone decide its split, and its landing position finds it again: no other row can have
+    /// moved it.
+    fn values_decide_splits(&self, changes: DatasetChanges) -> bool {
+        // New rows can divide a series into other windows.
+        let keeps_windows = self.sequence().is_none() || !changes.has_rows;
+        keeps_windows && !changes.lacks_rows && self.check_splits_stay("").is_ok()
     }
 
     /// Returns true if columns of joined sources decide the split of a row.
@@ -275,6 +285,9 @@ impl Build<'_> {
         if let Err(error) = self.check_splits_stay(&cause) {
             return error;
         }
+        if let Some(error) = self.refuse_moves_by_values(&cause) {
+            return error;
+        }
         let decides = match self.spec.config.split.key.is_empty() {
             true => "the content of a row decides its split",
             false => "this key has a column that changes",
@@ -288,6 +301,30 @@ impl Build<'_> {
             self.advised_key()
         );
         Error::config("dataset.split.key", reason)
+    }
+
+    /// The same error, with this `cause`, where a column or an expression decides the split of a row; `None` where a hash does.
+    fn refuse_moves_by_values(&self, cause: &str) -> Option<Error> {
+        let (key, decides) = match &self.spec.config.split.by {
+            SplitBy::Key { .. } | SplitBy::Range { .. } => return None,
+            SplitBy::Expression(_) => ("expression", "the expression reads its columns".to_owned()),
+            SplitBy::Column(name) => (
+                "column",
+                format!("its column `{}` names the split", shown(name)),
+            ),
+            SplitBy::Time { column, .. } => (
+                "time",
+                format!(
+                    "the time in its column `{}` decides the split",
+                    shown(column)
+                ),
+            ),
+        };
+        let reason = format!(
+            "{cause}, and {decides}: a model may have been fitted on such rows; pass `--refit` to split, fit and rebuild, or split \
+             by columns of the rows that do not change"
+        );
+        Some(Error::config(format!("dataset.split.{key}"), reason))
     }
 
     /// Columns that keep rows in their splits, for an error: the key of the only source, if it has one.

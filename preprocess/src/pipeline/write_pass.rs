@@ -140,6 +140,16 @@ impl Written {
         extremes::warnings(artefact, &self.extremes, &self.targets, rows)
     }
 
+    /// Warnings of features of appended rows with numbers far from those of the training rows before, whose features have these
+    /// `largest` numbers, without a sign.
+    pub(super) fn appended_extremes(
+        &self,
+        artefact: &TransformArtefact,
+        largest: Vec<f32>,
+    ) -> Vec<Warning> {
+        extremes::appended_warnings(artefact, &self.extremes, largest)
+    }
+
     /// Warnings of a number that many of the written training rows have as a target, far from all others. `noun` names such a
     /// row.
     pub(super) fn repeated_targets(

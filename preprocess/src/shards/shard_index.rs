@@ -6,6 +6,7 @@
 //! each matching key.
 
 mod digest;
+mod largest_cells;
 mod training_cells;
 mod unlike_cells;
 
@@ -62,8 +63,8 @@ const SHIFT: f64 = 0.25;
 /// Unless they may be so by chance: so many standard errors.
 const ERRORS: f64 = 4.0;
 
-/// Most deviations: a feature that was the same in all rows has none to count in.
-const MOST: f64 = 1000.0;
+/// Most deviations of a report.
+const MOST: f64 = FeatureShift::MOST_DEVIATIONS;
 
 /// Largest difference of the variance of two values from that of their fractions, in variances, by rounding.
 const ROUNDING: f64 = 1e-9;

@@ -1,4 +1,5 @@
-//! Features that leak the target: a copy of it, a function of it, or parts that it is the sum of.
+//! Features that leak the target: a copy of it, a function of it, parts that it is the sum of, or numbers that are missing where
+//! it has a value.
 //!
 //! The search covers some training rows, so it finds a column that is nearly the target, and not
 //! one that is only a little better than chance. The thresholds are high: a strong feature is no
@@ -77,6 +78,10 @@ pub(crate) enum Leak {
     Groups { column: String, explained: f64 },
     /// Its ranges of values have one class each: their count.
     Ranges { column: String, ranges: usize },
+    /// Its missing cells have one class, and its others too: the fraction of rows for which that holds.
+    MissingClass { column: String, fraction: f64 },
+    /// Its missing cells have one target, and its others too: the fraction of the variance that they explain.
+    MissingNumber { column: String, explained: f64 },
     /// A sum of features is the target: their factors and the fraction of the variance that is left.
     Sum {
         terms: Vec<(String, f64)>,
@@ -108,35 +113,71 @@ pub(crate) fn of_number(features: &[(String, Cells)], target: &[f64]) -> Vec<Lea
 
 /// Finds the features that give a class away.
 pub(crate) fn of_class(features: &[(String, Cells)], target: &[Option<String>]) -> Vec<Leak> {
-    let mut rows_of: BTreeMap<&str, usize> = BTreeMap::new();
-    for class in target.iter().flatten() {
-        *rows_of.entry(class).or_default() += 1;
-    }
-    let rows: usize = rows_of.values().sum();
-    let most = rows_of.values().max().copied().unwrap_or(0);
-    // Rows that the most frequent class gets wrong: with hardly any, nothing can be found.
-    let others = rows - most;
-    if rows < FEW_ROWS || others < ROWS_A_VALUE {
+    let rows_of = rows_of_classes(target);
+    let Some(rows) = rows_with_others(&rows_of) else {
         return Vec::new();
-    }
+    };
     let mut found = Vec::new();
     for (column, cells) in features {
+        let of_values = |fraction| Leak::Values {
+            column: column.clone(),
+            fraction,
+        };
         let leak = match cells {
             Cells::Texts(cells) => {
                 let values = cells.iter().map(Option::as_deref);
-                values_of_class(column, values.collect(), target, (rows, others))
+                purity(values, target, rows).map(of_values)
             }
             Cells::Numbers(cells) => {
                 let keys = cells
                     .iter()
                     .map(|cell| (!cell.is_nan()).then(|| bits(*cell)));
-                values_of_class(column, keys.collect(), target, (rows, others))
+                purity(keys, target, rows)
+                    .map(of_values)
                     .or_else(|| ranges(column, cells, target, &rows_of))
             }
         };
         found.extend(leak);
     }
     found
+}
+
+/// Finds out if the numeric feature `column` gives the target away by its missing cells, which a step fills.
+pub(crate) fn of_missing(column: &str, cells: &[f64], target: &Cells) -> Option<Leak> {
+    let is_missing = || cells.iter().map(|cell| cell.is_nan());
+    let missing = is_missing().filter(|is_missing| *is_missing).count();
+    if missing.min(cells.len() - missing) < ROWS_A_VALUE {
+        return None;
+    }
+    let column = column.to_owned();
+    match target {
+        Cells::Numbers(target) => {
+            let known = target.iter().filter(|y| y.is_finite()).count();
+            let explained = explained_by(is_missing(), target).filter(|_| known >= FEW_ROWS)?;
+            Some(Leak::MissingNumber { column, explained })
+        }
+        Cells::Texts(target) => {
+            let rows = rows_with_others(&rows_of_classes(target))?;
+            let fraction = purity(is_missing(), target, rows)?;
+            Some(Leak::MissingClass { column, fraction })
+        }
+    }
+}
+
+/// Rows of each class.
+fn rows_of_classes(target: &[Option<String>]) -> BTreeMap<&str, usize> {
+    let mut rows_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for class in target.iter().flatten() {
+        *rows_of.entry(class).or_default() += 1;
+    }
+    rows_of
+}
+
+/// Rows with a class, and those that the most frequent class gets wrong: with hardly any, nothing can be found.
+fn rows_with_others(rows_of: &BTreeMap<&str, usize>) -> Option<(usize, usize)> {
+    let rows: usize = rows_of.values().sum();
+    let others = rows - rows_of.values().max()?;
+    (rows >= FEW_ROWS && others >= ROWS_A_VALUE).then_some((rows, others))
 }
 
 /// The bits of a number, zero positive.
@@ -219,10 +260,19 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 
 /// The category whose values explain (nearly) all of the variance.
 fn groups(column: &str, cells: &[Option<String>], target: &[f64]) -> Option<Leak> {
-    let mut of_value: BTreeMap<Option<&str>, Vec<f64>> = BTreeMap::new();
+    let explained = explained_by(cells.iter().map(Option::as_deref), target)?;
+    Some(Leak::Groups {
+        column: column.to_owned(),
+        explained,
+    })
+}
+
+/// The fraction of the variance that these values explain, if it is (nearly) all.
+fn explained_by<T: Ord>(values: impl Iterator<Item = T>, target: &[f64]) -> Option<f64> {
+    let mut of_value: BTreeMap<T, Vec<f64>> = BTreeMap::new();
     let mut all = Vec::new();
-    for (cell, y) in cells.iter().zip(target).filter(|(_, y)| y.is_finite()) {
-        of_value.entry(cell.as_deref()).or_default().push(*y);
+    for (value, y) in values.zip(target).filter(|(_, y)| y.is_finite()) {
+        of_value.entry(value).or_default().push(*y);
         all.push(*y);
     }
     if of_value.len() < 2 || of_value.len() * ROWS_A_VALUE > all.len() {
@@ -231,10 +281,7 @@ fn groups(column: &str, cells: &[Option<String>], target: &[f64]) -> Option<Leak
     let total = variation(&all);
     let within: f64 = of_value.values().map(|values| variation(values)).sum();
     let explained = 1.0 - within / total;
-    (explained >= EXPLAINED).then(|| Leak::Groups {
-        column: column.to_owned(),
-        explained,
-    })
+    (explained >= EXPLAINED).then_some(explained)
 }
 
 /// Sum of the squares of what values differ from their mean by.
@@ -243,15 +290,14 @@ fn variation(values: &[f64]) -> f64 {
     values.iter().map(|x| (x - mean) * (x - mean)).sum()
 }
 
-/// The feature whose values have one class each, nearly always.
-fn values_of_class<T: Ord>(
-    column: &str,
-    values: Vec<Option<T>>,
+/// The fraction of rows whose class is that of most rows with their value, if that is nearly all of them.
+fn purity<T: Ord>(
+    values: impl Iterator<Item = T>,
     target: &[Option<String>],
     (rows, others): (usize, usize),
-) -> Option<Leak> {
-    let mut of_value: BTreeMap<Option<T>, BTreeMap<&str, usize>> = BTreeMap::new();
-    for (value, class) in values.into_iter().zip(target) {
+) -> Option<f64> {
+    let mut of_value: BTreeMap<T, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (value, class) in values.zip(target) {
         if let Some(class) = class {
             let of_class = of_value.entry(value).or_default();
             *of_class.entry(class).or_default() += 1;
@@ -264,10 +310,7 @@ fn values_of_class<T: Ord>(
     let right: usize = right.flatten().sum();
     let wrong = count(rows - right);
     let fraction = 1.0 - wrong / count(rows);
-    (fraction >= PURITY && wrong <= ERRORS_LEFT * count(others)).then(|| Leak::Values {
-        column: column.to_owned(),
-        fraction,
-    })
+    (fraction >= PURITY && wrong <= ERRORS_LEFT * count(others)).then_some(fraction)
 }
 
 /// The number whose ranges have one class each: as many ranges as classes.
@@ -504,7 +547,9 @@ pub(crate) fn columns_of(leaks: &[Leak]) -> BTreeSet<&str> {
             | Leak::Order { column, .. }
             | Leak::Values { column, .. }
             | Leak::Groups { column, .. }
-            | Leak::Ranges { column, .. } => {
+            | Leak::Ranges { column, .. }
+            | Leak::MissingClass { column, .. }
+            | Leak::MissingNumber { column, .. } => {
                 names.insert(column.as_str());
             }
             Leak::Sum { terms, .. } => names.extend(terms.iter().map(|(name, _)| name.as_str())),

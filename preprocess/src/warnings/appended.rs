@@ -10,7 +10,8 @@ use feedline_schemas::{
 use super::{
     categories::UNKNOWN_CATEGORIES,
     cells::{
-        INFINITE_CAPPED, MOSTLY_CAPPED, NAN_MISSING, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS,
+        FAR_FROM_TRAINING_ROWS, INFINITE_CAPPED, MOSTLY_CAPPED, NAN_MISSING,
+        TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS,
     },
     keys::MISSING_KEYS,
     message::{COLUMNS, GROUPS, first_of, percent, share, warning},
@@ -19,8 +20,9 @@ use super::{
 use crate::schema::landed_columns::shown;
 
 /// Codes of warnings whose figures cover the rows of one build alone.
-const OF_ONE_BUILD: [&str; 7] = [
+const OF_ONE_BUILD: [&str; 8] = [
     TEXTS_NOT_NUMBERS,
+    FAR_FROM_TRAINING_ROWS,
     TARGET_REPEATS_EXTREME,
     INFINITE_CAPPED,
     MOSTLY_CAPPED,
@@ -30,11 +32,12 @@ const OF_ONE_BUILD: [&str; 7] = [
 ];
 
 /// Codes of warnings about the rows that the transform was fitted on; appended rows may contradict them.
-const OF_FIT: [&str; 10] = [
+const OF_FIT: [&str; 11] = [
     MOSTLY_CAPPED,
     "bins_merged",
     "constant_by_caps",
     "constant_columns",
+    "knn_of_one_column",
     "looks_like_identifier",
     "looks_like_row_number",
     "splits_drifted",
@@ -137,11 +140,11 @@ pub(crate) fn new_rows_differ(shifts: &[FeatureShift], rows: [u64; 2]) -> Option
         .iter()
         .map(|shift| {
             format!(
-                "`{}` has mean {:.4} where it had {:.4} ({:.2} deviations of the earlier rows away)",
+                "`{}` has mean {:.4} where it had {:.4} ({} deviations of the earlier rows away)",
                 shown(&shift.feature),
                 shift.after,
                 shift.before,
-                shift.deviations.abs()
+                shift.deviations_text()
             )
         })
         .collect();

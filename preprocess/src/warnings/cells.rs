@@ -22,6 +22,9 @@ pub(super) const NAN_MISSING: &str = "nan_missing";
 /// Code of a warning about caps that change many cells of a split, in the rows of one build.
 pub(super) const MOSTLY_CAPPED: &str = "mostly_capped";
 
+/// Code of a warning about numbers far from those of the training rows, in the rows of one build.
+pub(crate) const FAR_FROM_TRAINING_ROWS: &str = "far_from_training_rows";
+
 /// Least fraction of the cells of a split that caps change, for a warning,
 const CAPPED: f64 = 0.2;
 /// least multiple of the fraction of the rows that the caps were fitted to,

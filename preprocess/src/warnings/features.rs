@@ -129,6 +129,7 @@ pub(crate) fn of_transform(
         .collect();
     let mut found = Vec::new();
     found.extend(constant_columns(artefact, &categories));
+    found.extend(knn_of_one_column(artefact));
     let asked = |c: &&&FittedCategories| by_default(&c.name) && c.buckets.is_none();
     for category in categories.iter().filter(asked) {
         let landed = columns.iter().find(|column| column.name == category.name);
@@ -143,6 +144,27 @@ pub(crate) fn of_transform(
     );
     found.extend(class_warnings(artefact));
     found
+}
+
+/// Warns of columns that an `impute` step fills from neighbours without another column that rows may be near in.
+fn knn_of_one_column(artefact: &TransformArtefact) -> Option<Warning> {
+    let alone = artefact.steps.iter().filter_map(|step| match step {
+        FittedStep::Knn { columns, .. } => match &columns[..] {
+            [column] => Some(column.name.as_str()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let alone: Vec<&str> = alone.collect();
+    (!alone.is_empty()).then(|| {
+        let message = format!(
+            "`impute` with `strategy = \"knn\"` finds no neighbours, and fills missing cells with the mean, in the only column of \
+             a step: {}; distances use the columns of the step alone, so list numbers that make rows alike in its `columns` too, or \
+             write `strategy = \"mean\"`, which fills the same number",
+            listed(&alone, "`")
+        );
+        warning("knn_of_one_column", "dataset.step", message)
+    })
 }
 
 /// Warns of columns that are (nearly) constant over all training rows after the steps.

@@ -44,10 +44,15 @@ pub(crate) fn long_steps(
             "these steps".to_owned(),
         ],
     };
+    let holidays = if counts.are_holes {
+        " or over holidays,"
+    } else {
+        ""
+    };
     let closed = rounded(counts.longest_closed).map(|longest| {
         format!(
-            ". Not among them are {} over weekdays without rows, such as weekends, of up to {longest}; `max_gap` restarts behind \
-             those that are longer than it, too",
+            ". Not among them are {} over weekdays without rows, such as weekends,{holidays} of up to {longest}; `max_gap` \
+             restarts behind those that are longer than it, too",
             counted(*over_closed, "step")
         )
     });
@@ -72,12 +77,17 @@ fn gap_advice(counts: &LongStepCounts) -> Option<String> {
         shortest_usual,
         longest_usual,
         over_closed,
+        longest_closed,
+        are_holes,
         closes,
         ..
     } = *counts;
     // A gap is longer than `max_gap`, and the usual steps of no entity are gaps.
     let above = |usual: i64, part: i64| usual.saturating_add(usual / part);
-    let mut limits = [2, 4].map(|part| above(longest_usual, part)).into_iter();
+    // Windows may reach over weekends and holidays.
+    let beyond_closed = are_holes.then(|| above(longest_closed, 4));
+    let beyond_usual = [2, 4].map(|part| above(longest_usual, part));
+    let mut limits = beyond_closed.into_iter().chain(beyond_usual);
     let limit = limits.find(|limit| *limit < longest).and_then(rounded);
     let is_mixed = i128::from(longest_usual) * 2 >= i128::from(shortest_usual) * 3;
     let may_be_closed = closes.is_some() || over_closed > 0;
@@ -294,6 +304,34 @@ mod tests {
         for part in [
             "Not among them are 52 steps over weekdays without rows, such as weekends, of up to 3d;",
             "turns this warning off",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_proposed_gap_beside_weekends_and_holidays_ends_windows_at_holes_alone() {
+        const DAY: i64 = 86_400_000_000;
+        let counts = LongStepCounts {
+            entities: 1,
+            with_long: 1,
+            steps: 250,
+            long: 1,
+            longest: 31 * DAY,
+            usual: DAY,
+            longest_usual: DAY,
+            shortest_usual: DAY,
+            over_closed: 49,
+            longest_closed: 4 * DAY,
+            are_holes: true,
+            ..LongStepCounts::default()
+        };
+        let found = long_steps("at", &counts, None).unwrap().message;
+        for part in [
+            "1 of 250 steps",
+            "the longest is 31d where",
+            "49 steps over weekdays without rows, such as weekends, or over holidays, of up to 4d;",
+            "max_gap`, such as `\"5d\"`; one above",
         ] {
             assert!(found.contains(part), "{part}: {found}");
         }

@@ -84,6 +84,16 @@ fn describe_leak(leak: &Leak) -> Option<String> {
                 shown(column)
             )
         }
+        Leak::MissingClass { column, fraction } => format!(
+            "`{}` (one class where it is missing, and one where it is not, in {:.2} % of the rows)",
+            shown(column),
+            fraction * 100.0
+        ),
+        Leak::MissingNumber { column, explained } => format!(
+            "`{}` (where it is missing explains {:.3} % of the variance)",
+            shown(column),
+            explained * 100.0
+        ),
         Leak::Sum { .. } => return None,
     })
 }

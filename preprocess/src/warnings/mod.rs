@@ -30,8 +30,8 @@ pub(crate) use self::{
     appended::{many_rejects, new_rows_differ, with_appended},
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
     cells::{
-        TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside, infinite_capped, mostly_capped,
-        nan_missing,
+        FAR_FROM_TRAINING_ROWS, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside,
+        infinite_capped, mostly_capped, nan_missing,
     },
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{

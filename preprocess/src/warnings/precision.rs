@@ -28,6 +28,8 @@ pub(crate) struct RoundedNumbers {
     integer: Option<f64>,
     /// A value that becomes equal to another one.
     merged: Option<f64>,
+    /// True if a value has a fraction. Beyond 2^52 all floats are integers, so a huge value says nothing of a column.
+    has_fraction: bool,
 }
 
 impl RoundedNumbers {
@@ -45,20 +47,27 @@ impl RoundedNumbers {
             let changed = if is_changed { value } else { first };
             self.merged.get_or_insert(changed);
         }
+        self.has_fraction |= value.is_finite() && value.fract() != 0.0;
         let is_large = value.fract() == 0.0 && value.abs() > MAX_EXACT_F32;
         if is_large && is_changed {
             self.integer.get_or_insert(value);
         }
     }
 
-    /// A value that becomes equal to another one, if many do and no integer changes.
+    /// An integer that changes, if all values are integers and some become equal.
+    fn merged_integer(&self) -> Option<f64> {
+        let is_merged = self.merged.is_some() && !self.has_fraction;
+        self.integer.filter(|_| is_merged)
+    }
+
+    /// A value that becomes equal to another one, if many do and not all are integers.
     #[expect(
         clippy::cast_precision_loss,
         reason = "the first rows are few, so their count is exact"
     )]
     fn merged_float(&self) -> Option<f64> {
         let (before, after) = (self.before.len() as f64, self.after.len() as f64);
-        let is_much = self.integer.is_none() && after <= before * FEWER;
+        let is_much = self.merged_integer().is_none() && after <= before * FEWER;
         self.merged.filter(|_| is_much)
     }
 
@@ -116,9 +125,9 @@ pub(crate) fn floats_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warning
     })
 }
 
-/// Warns of features without a step that scales them, whose integers a 32-bit float rounds.
+/// Warns of features of integers without a step that scales them, where a 32-bit float makes some equal.
 pub(crate) fn integers_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warning> {
-    let columns = described(found, |counted| counted.integer);
+    let columns = described(found, RoundedNumbers::merged_integer);
     (!columns.is_empty()).then(|| {
         let message = format!(
             "features are 32-bit floats, which hold integers exactly up to 16777216 only: {}; scale the column by a `standardize`, `min_max` or `robust` step, which is computed in 64 bits before the rounding, or list it in `dataset.categorical`",
@@ -162,9 +171,10 @@ mod tests {
         let fine = counted((0..1000).map(|i| f64::from(i) / 7.0));
         let few = counted(halves(2).chain((0..50_i32).map(f64::from)));
         assert_eq!(floats_rounded(&[("fine", fine), ("few", few)]), None);
-        // Integers that change have a warning of their own.
-        let mixed = counted(halves(100).chain([1_700_000_001.0]));
-        assert_eq!(floats_rounded(&[("mixed", mixed)]), None);
+        // A column with fractions is none of integers.
+        let mixed = [("mixed", counted(halves(100).chain([1_700_000_001.0])))];
+        assert!(floats_rounded(&mixed).is_some());
+        assert_eq!(integers_rounded(&mixed), None);
     }
 
     #[test]
@@ -181,6 +191,15 @@ mod tests {
         // Seconds of this century that are half a second apart are distinct.
         let halves = counted([1_700_000_000.5, 1_700_000_001.0]);
         assert_eq!(halves.before.len(), 2);
+    }
+
+    #[test]
+    fn huge_values_among_fractions_and_integers_that_stay_apart_are_not_reported() {
+        let huge = counted((0..600).map(|i| f64::from(i) / 7.0).chain([3e38, -3e38]));
+        let apart = counted((0..600).map(|i| 1_700_000_001.0 + 1_000.0 * f64::from(i)));
+        let found = [("huge", huge), ("apart", apart)];
+        assert_eq!(integers_rounded(&found), None);
+        assert_eq!(floats_rounded(&found), None);
     }
 
     #[test]

@@ -271,6 +271,24 @@ async fn what_stands_behind_neighbours_is_fitted_on_what_they_filled() {
 }
 
 #[tokio::test]
+async fn neighbours_of_one_column_are_warned_of_and_those_of_several_are_not() {
+    let rows: Vec<usize> = (0..300).collect();
+    let table = keyed(&gaps(300), &rows);
+    for (columns, expected) in [(&["a"][..], true), (&["a", "b"][..], false)] {
+        let artefact = fitted_keyed(&table, vec![knn(columns)], 2).await.unwrap();
+        let warnings = crate::warnings::of_transform(&artefact, &[], |_| false);
+        let mut warnings = warnings.iter();
+        let found = warnings.find(|warning| warning.code == "knn_of_one_column");
+        assert_eq!(found.is_some(), expected, "{columns:?}");
+        if let Some(found) = found {
+            assert_eq!(found.key.as_deref(), Some("dataset.step"));
+            let part = "in the only column of a step: `a`;";
+            assert!(found.message.contains(part), "{found:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn too_large_a_reference_is_refused_and_says_what_to_lower() {
     let rows: Vec<usize> = (0..1001).collect();
     let cells = vec![Some(1.0); 1001];

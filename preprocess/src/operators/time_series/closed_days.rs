@@ -20,21 +20,55 @@ const EPOCH: Date = Date::constant(1970, 1, 1);
 /// All weekdays, with a bit for each from Monday on.
 const ALL_DAYS: u8 = 0b111_1111;
 
+/// Most open weekdays of a run of holidays: six in the golden week of Tokyo in 2019, and in the new year of Shanghai in 2024.
+const HOLIDAY_RUN: u8 = 6;
+
+/// Days between two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CrossedDays {
+    /// Complete weeks, at most one more than the days of a run of holidays.
+    weeks: u8,
+    /// Weekdays of the days behind them.
+    rest: u8,
+}
+
+impl CrossedDays {
+    /// Counts days since 1970.
+    fn of(days: Range<i64>) -> Self {
+        let weeks = days.end.saturating_sub(days.start).max(0) / 7;
+        Self {
+            weeks: u8::try_from(weeks).map_or(HOLIDAY_RUN + 1, |weeks| weeks.min(HOLIDAY_RUN + 1)),
+            rest: weekdays(days.start + weeks * 7..days.end),
+        }
+    }
+
+    /// Weekdays of all days.
+    const fn weekdays(self) -> u8 {
+        if self.weeks > 0 { ALL_DAYS } else { self.rest }
+    }
+
+    /// Number of days that are on none of the weekdays of `closed`, of at most some weeks.
+    fn open(self, closed: u8) -> u32 {
+        let open = ALL_DAYS & !closed;
+        u32::from(self.weeks) * open.count_ones() + (self.rest & open).count_ones()
+    }
+}
+
 /// Weekdays with rows of an entity, and those between them.
 #[derive(Debug, Default)]
 pub(super) struct ClosedDays {
     with_rows: u8,
-    /// Steps by the weekdays between their rows: their number, and the longest one in microseconds.
-    steps: BTreeMap<u8, (u64, i64)>,
+    /// Steps by the days between their rows: their number, and the longest one in microseconds.
+    steps: BTreeMap<CrossedDays, (u64, i64)>,
 }
 
 /// Steps over days without rows of an entity with closed weekdays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StepsOverDays {
-    /// Those over a day of an open weekday, and the longest of them in microseconds.
+    /// Those over a day of an open weekday, or over more than a run of holidays, and the longest of them in microseconds.
     pub(super) open: u64,
     pub(super) longest: i64,
-    /// Those over closed weekdays only, and the longest of them.
+    /// The others: those over closed weekdays only, or over holidays too, and the longest of them.
     pub(super) closed: u64,
     pub(super) longest_closed: i64,
 }
@@ -51,7 +85,8 @@ impl ClosedDays {
             return;
         };
         self.with_rows |= weekdays(first..first + 1) | weekdays(last..last + 1);
-        let (count, longest) = self.steps.entry(weekdays(first + 1..last)).or_default();
+        let crossed = CrossedDays::of(first + 1..last);
+        let (count, longest) = self.steps.entry(crossed).or_default();
         *count += 1;
         *longest = step.max(*longest);
     }
@@ -69,9 +104,19 @@ impl ClosedDays {
         closed != 0 && holidays * 12 <= steps + 36
     }
 
-    /// Counts steps over closed weekdays apart from those over other days; none if rows are not daily or no weekday is closed.
-    pub(super) fn split_steps(&self, usual: i64) -> Option<StepsOverDays> {
+    /// Returns true if a step is over more open weekdays than a run of holidays has; none if rows are not daily or no weekday is
+    /// closed.
+    pub(super) fn find_hole(&self, usual: i64) -> Option<bool> {
         let closed = self.closed(usual);
+        let mut steps = self.steps.keys();
+        (closed != 0).then(|| steps.any(|days| days.open(closed) > u32::from(HOLIDAY_RUN)))
+    }
+
+    /// Counts steps over closed weekdays apart from those over other days; none if rows are not daily or no weekday is closed. With
+    /// `has_holidays`, runs of holidays are closed, too.
+    pub(super) fn split_steps(&self, usual: i64, has_holidays: bool) -> Option<StepsOverDays> {
+        let closed = self.closed(usual);
+        let most = if has_holidays { HOLIDAY_RUN } else { 0 };
         let mut found = StepsOverDays {
             open: 0,
             longest: 0,
@@ -79,10 +124,10 @@ impl ClosedDays {
             longest_closed: 0,
         };
         for (crossed, (count, longest)) in &self.steps {
-            if crossed & !closed != 0 {
+            if crossed.open(closed) > u32::from(most) {
                 found.open += count;
                 found.longest = found.longest.max(*longest);
-            } else if *crossed != 0 {
+            } else if crossed.weekdays() != 0 {
                 found.closed += count;
                 found.longest_closed = found.longest_closed.max(*longest);
             }
@@ -101,7 +146,7 @@ impl ClosedDays {
     /// Steps that cross one of these days.
     fn crossing(&self, days: u8) -> u64 {
         let steps = self.steps.iter();
-        let crossing = steps.filter(|(crossed, _)| **crossed & days != 0);
+        let crossing = steps.filter(|(crossed, _)| crossed.weekdays() & days != 0);
         crossing.map(|(_, (count, _))| count).sum()
     }
 }
@@ -206,16 +251,37 @@ mod tests {
         let left: Vec<i64> = (4..354).filter(is_left).collect();
         let closed = closed_days(&left);
         assert!(!closed.explain(DAY, left.len() as u64 - 1));
-        let found = closed.split_steps(DAY).unwrap();
+        let found = closed.split_steps(DAY, false).unwrap();
         let over = |pair: &&[i64]| (pair[0] + 1..pair[1]).any(|day| (day + 3) % 7 < 5);
         let open: Vec<&[i64]> = left.windows(2).filter(over).collect();
         assert_eq!(found.open, open.len() as u64);
         assert_eq!([found.longest, found.longest_closed], [4 * DAY, 3 * DAY]);
         let weekends = left.windows(2).filter(|pair| pair[1] - pair[0] == 3);
         assert_eq!(found.closed, weekends.count() as u64);
-        assert_eq!(closed.split_steps(7 * DAY), None);
+        assert_eq!(closed.split_steps(7 * DAY, false), None);
         let daily: Vec<i64> = (0..100).filter(|day| day % 5 != 2).collect();
-        assert_eq!(closed_days(&daily).split_steps(DAY), None);
+        assert_eq!(closed_days(&daily).split_steps(DAY, false), None);
+    }
+
+    #[test]
+    fn days_without_rows_beyond_a_run_of_holidays_are_a_hole() {
+        let days = business_days();
+        let without = |hole: usize| {
+            let days = days.iter().enumerate();
+            let days = days.filter(|(i, _)| !(60..60 + hole).contains(i));
+            closed_days(&days.map(|(_, day)| *day).collect::<Vec<i64>>())
+        };
+        for hole in 0..100 {
+            assert_eq!(without(hole).find_hole(DAY), Some(hole > 6), "{hole}");
+        }
+        let closed = without(20);
+        let found = closed.split_steps(DAY, true).unwrap();
+        assert_eq!(found.open, 1);
+        assert_eq!(found.longest, (days[80] - days[59]) * DAY);
+        assert!(found.longest_closed < 12 * DAY, "{found:?}");
+        // Holidays are open weekdays else.
+        assert!(closed.split_steps(DAY, false).unwrap().open > 1);
+        assert_eq!(closed.find_hole(7 * DAY), None);
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<'b> AppendBuild<'b> {
         check_leaks(&staged.there, &added)?;
         let shifts = find_shifts(artefact, &staged.there, &added, &self.counts.classes);
         let targets = targets_of_all(artefact, &staged.there, &added);
-        self.warn_of_written(artefact, &staged.rows, &written);
+        self.warn_of_written(artefact, &staged, &written);
         let (session, names) = (&self.session, &build.input.names);
         Ok(AppendOutcome {
             counts: self.counts,
@@ -236,19 +236,23 @@ impl<'b> AppendBuild<'b> {
         build.audit(&written.splits, &self.layout).await
     }
 
-    /// Warns of unknown categories, of capped cells, and of a number that many of the written targets have.
+    /// Warns of unknown categories, of capped cells, of numbers far from those of the rows before, and of a number that many of the
+    /// written targets have.
     fn warn_of_written(
         &mut self,
         artefact: &TransformArtefact,
-        staged: &Staged,
+        staged: &StagedAppend,
         written: &Written,
     ) {
         let rows = rows_of(&written.splits);
         let unknown = unknown_categories(&written.unknown, rows, &Split::ALL);
         let (build, spec) = (self.build, &self.build.spec);
-        let read = Split::ALL.map(|split| staged.rows(split));
+        let read = Split::ALL.map(|split| staged.rows.rows(split));
         let capped = build.mostly_capped(artefact, written.capped.clone(), read, &Split::ALL);
+        let largest = staged.there.largest_cells(artefact.features.len());
+        let far = written.appended_extremes(artefact, largest);
         let repeated = written.repeated_targets(artefact, spec, "appended training row");
+        self.warnings.extend(far);
         self.warnings.extend(unknown);
         self.warnings.extend(capped);
         self.warnings.extend(repeated);

@@ -16,7 +16,7 @@ use feedline_schemas::{
 
 use crate::{
     statistics::exact_sum::ExactMoments,
-    warnings::{TARGET_REPEATS_EXTREME, toml_string},
+    warnings::{FAR_FROM_TRAINING_ROWS, TARGET_REPEATS_EXTREME, toml_string},
 };
 
 /// Share of the variance above which one row is all that a column says.
@@ -172,11 +172,12 @@ impl Extremes {
         far.filter_map(|(_, name)| name.clone()).collect()
     }
 
-    /// Features with a number far beyond the largest one of `train`, by their names in `others`, each with both numbers: none
-    /// for features of another number. Numbers below 1 count as 1, which is the scale of a step.
+    /// Features with a number far beyond the largest one of `train`, the training rows by the name `noun`, by their names in
+    /// `others`, each with both numbers: none for features of another number. Numbers below 1 count as 1, which is the scale of
+    /// a step.
     fn beyond_training(
         &self,
-        train: &Self,
+        (train, noun): (&Self, &str),
         others: &[Option<String>],
         split: Split,
     ) -> Vec<String> {
@@ -189,7 +190,7 @@ impl Extremes {
             let is_far = f64::from(*cell) >= FAR_TIMES * f64::from(largest.max(1.0));
             let name = name.as_ref().filter(|_| is_far)?;
             Some(format!(
-                "{name} ({cell:.1e} in {split}, {largest:.1e} in train)"
+                "{name} ({cell:.1e} in {split}, {largest:.1e} in {noun})"
             ))
         });
         far.collect()
@@ -226,7 +227,8 @@ pub(in crate::pipeline) fn warnings(
         one_row_is_the_variance(&dominated_targets, advice, "dataset.expect")
     });
     let dominated = dominated.into_iter().chain(dominated_targets);
-    let far = far_rows(splits, &standardized, &numbers(artefact, false));
+    let others = Split::ALL.into_iter().zip(splits).skip(1);
+    let far = far_rows(artefact, (&splits[0], "train"), others);
     let ends = splits[0].targets.iter().zip(targets);
     let of_targets = artefact.targets().zip(ends);
     let rounded = of_targets.filter_map(|(target, (ends, moments))| {
@@ -235,17 +237,33 @@ pub(in crate::pipeline) fn warnings(
     dominated.chain(far).chain(rounded).collect()
 }
 
-/// Warns of features that are `standardized`, and of the `others`, with a number in another split far from the training rows.
-fn far_rows(
+/// Warns of features of appended rows with a number far from the training rows that the transform was fitted on, whose features
+/// have these `largest` numbers, without a sign. `splits` has the extremes of the appended rows, in the order of [`Split::ALL`].
+pub(in crate::pipeline) fn appended_warnings(
+    artefact: &TransformArtefact,
     splits: &[Extremes; 3],
-    standardized: &[Option<String>],
-    others: &[Option<String>],
+    largest: Vec<f32>,
 ) -> Vec<Warning> {
+    let train = Extremes {
+        features: largest,
+        targets: Vec::new(),
+    };
+    let splits = Split::ALL.into_iter().zip(splits);
+    far_rows(artefact, (&train, "the training rows before"), splits)
+}
+
+/// Warns of features with a number in one of these `splits` far from the training rows, `train`, by their name in a message.
+fn far_rows<'e>(
+    artefact: &TransformArtefact,
+    train: (&Extremes, &str),
+    splits: impl Iterator<Item = (Split, &'e Extremes)>,
+) -> Vec<Warning> {
+    let [standardized, others] = [true, false].map(|is_it| numbers(artefact, is_it));
     let (mut far, mut beyond) = (Vec::new(), Vec::new());
-    for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
-        let found = extremes.beyond(FAR * FAR, standardized).into_iter();
+    for (split, extremes) in splits {
+        let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
         far.extend(found.map(|name| format!("{name} ({split})")));
-        beyond.extend(extremes.beyond_training(&splits[0], others, split));
+        beyond.extend(extremes.beyond_training(train, &others, split));
     }
     let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
     let beyond = (!beyond.is_empty()).then(|| far_beyond_training_rows(&beyond));
@@ -393,7 +411,7 @@ fn far_from_training_rows(columns: &[String]) -> Warning {
          measure of it; correct or drop them, or cap them with a `winsorize` step",
         named(columns)
     );
-    Warning::new("far_from_training_rows", message).with_key(STEPS)
+    Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
 }
 
 /// The warning of features that are not standardized, whose steps have no bounds of their own.
@@ -404,7 +422,7 @@ fn far_beyond_training_rows(columns: &[String]) -> Warning {
          other steps, such as `robust` and `power`, have no bounds",
         named(columns)
     );
-    Warning::new("far_from_training_rows", message).with_key(STEPS)
+    Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
 }
 
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers

@@ -1,19 +1,23 @@
 //! Features that leak the target, looked for in some training rows before the write.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{
     array::AsArray,
     datatypes::{DataType, Float64Type},
 };
-use feedline_schemas::{config::Task, report::Warning, transform::TransformArtefact};
+use feedline_schemas::{
+    config::Task,
+    report::Warning,
+    transform::{FittedStep, TransformArtefact},
+};
 
 use crate::{
     Error,
     pipeline::prepare::Build,
     staging::{Ordered, Staged},
     statistics::target_leakage::{self, Cells, Leak, SAMPLE_ROWS},
-    transform, warnings,
+    steps, transform, warnings,
 };
 
 impl Build<'_> {
@@ -39,13 +43,15 @@ impl Build<'_> {
         let columns: Vec<&str> = targets.clone().map(|t| t.column.as_str()).collect();
         let wanted: Vec<&str> = names.iter().chain(&columns).copied().collect();
         let sample = Arc::new(staged.some_train(&wanted, SAMPLE_ROWS).await?);
+        let imputed = Arc::new(imputed_columns(artefact));
         let mut warnings = Vec::new();
         for target in targets {
             let of_target = names.iter().copied().chain([target.column.as_str()]);
             let all: Vec<String> = of_target.map(str::to_owned).collect();
-            let (sample, task) = (Arc::clone(&sample), target.task);
+            let (sample, imputed) = (Arc::clone(&sample), Arc::clone(&imputed));
+            let task = target.task;
             // It keeps a processor busy for a moment.
-            let work = move || find(&all, &sample, task);
+            let work = move || find(&all, &imputed, &sample, task);
             let found = tokio::task::spawn_blocking(work).await;
             warnings.extend(warnings::target_leakage(&target.column, &found??));
         }
@@ -53,22 +59,40 @@ impl Build<'_> {
     }
 }
 
-/// The leaks among the columns `names` of some rows; the last one is the target.
-fn find(names: &[String], rows: &[Ordered], task: Task) -> Result<Vec<Leak>, Error> {
+/// Numeric columns whose missing cells a step fills: a model sees them, as an indicator or as the same number.
+fn imputed_columns(artefact: &TransformArtefact) -> BTreeSet<String> {
+    let fills =
+        |step: &&FittedStep| matches!(step, FittedStep::Impute { .. } | FittedStep::Knn { .. });
+    let columns = artefact.steps.iter().filter(fills).flat_map(steps::columns);
+    columns.map(|column| column.name().to_owned()).collect()
+}
+
+/// The leaks among the columns `names` of some rows; the last one is the target. Missing cells are compared of `imputed` columns.
+fn find(
+    names: &[String],
+    imputed: &BTreeSet<String>,
+    rows: &[Ordered],
+    task: Task,
+) -> Result<Vec<Leak>, Error> {
     let mut features = Vec::with_capacity(names.len());
     for name in names {
         features.push((name.clone(), cells_of(name, rows)?));
     }
-    let target = features.pop().map(|(_, cells)| cells);
-    Ok(match (target, task) {
-        (Some(Cells::Numbers(target)), Task::Regression) => {
-            target_leakage::of_number(&features, &target)
+    let Some((_, target)) = features.pop() else {
+        return Ok(Vec::new());
+    };
+    let mut found = match (&target, task) {
+        (Cells::Numbers(target), Task::Regression) => target_leakage::of_number(&features, target),
+        (Cells::Texts(target), Task::Classification) => target_leakage::of_class(&features, target),
+        _ => return Ok(Vec::new()),
+    };
+    for (name, cells) in &features {
+        let is_found = target_leakage::columns_of(&found).contains(name.as_str());
+        if let (Cells::Numbers(cells), true) = (cells, imputed.contains(name) && !is_found) {
+            found.extend(target_leakage::of_missing(name, cells, &target));
         }
-        (Some(Cells::Texts(target)), Task::Classification) => {
-            target_leakage::of_class(&features, &target)
-        }
-        _ => Vec::new(),
-    })
+    }
+    Ok(found)
 }
 
 fn cells_of(name: &str, rows: &[Ordered]) -> Result<Cells, Error> {

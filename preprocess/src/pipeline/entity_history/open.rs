@@ -22,7 +22,7 @@ use crate::{
     engine::{scratch::Scratch, session, store_urls},
     operators::{
         expectations::Expect,
-        join::Join,
+        join::{self, Join},
         time_series::{self, Series},
     },
     pipeline::prepare::Build,
@@ -189,7 +189,7 @@ impl Build<'_> {
         if let Some(series) = &mut spec.series {
             name_sources(Arc::make_mut(series), &tables, asked);
         }
-        let session = self.session_of_past(&spec, &scratch, roots)?;
+        let session = self.session_of_past(&spec, &scratch, roots).await?;
         let rows = in_order_of_time(&session, &tables, &spec).await?;
         let opened = OpenedRows {
             rows: rows.execute_stream().await?,
@@ -243,7 +243,7 @@ impl Build<'_> {
     }
 
     /// Session of the engine that also reads the stores at `roots`.
-    fn session_of_past(
+    async fn session_of_past(
         &self,
         spec: &DatasetSpec,
         scratch: &Scratch,
@@ -261,6 +261,7 @@ impl Build<'_> {
             let store = Arc::new(WithSuperseded(store));
             session.register_object_store(store_urls::url_of(&root)?.as_ref(), store);
         }
+        Box::pin(join::limit_batches(&session, &spec.joins)).await?;
         Ok(session)
     }
 

@@ -46,6 +46,7 @@ impl<'b> FullBuild<'b> {
         let (build, session) = (self.build, &self.session);
         let (spec, tables) = (&build.spec, build.tables());
         let texts = check_texts(session, tables, spec, false).await?;
+        Box::pin(join::limit_batches(session, &spec.joins)).await?;
         self.counts.joins = join::counted(session, tables, &spec.joins, build.input.rows).await?;
         let unmatched =
             join::unmatched::find_warnings(session, tables, &spec.joins, &self.counts.joins);

@@ -200,6 +200,40 @@ async fn capped_cells_of_appended_rows_are_counted_in_all_splits() {
 }
 
 #[tokio::test]
+async fn appended_rows_far_from_the_training_rows_are_warned_of_in_all_splits() {
+    const CODE: &str = "far_from_training_rows";
+    let far = |i: u32| {
+        let mut cells = row(i, "a");
+        cells[1] = json!(1e11 + f64::from(i));
+        cells
+    };
+    for (scale, parts) in [
+        ("standardize", ["`x` (train)", "`x` (test)"]),
+        ("robust", [" in train, ", " in the training rows before)"]),
+    ] {
+        let root = Store::memory();
+        let rows: Vec<Cells> = (0..600).map(|i| row(i, "a")).collect();
+        let mut zone = landed(&root, &rows).await;
+        let dataset = format!(
+            "sources = [\"a\"]\ntarget = \"y\"\nfeatures = [\"x\"]\nstep = [{{ type = \"{scale}\" }}]\n"
+        );
+        check_none(&build_with(&root, &dataset, 2).await.unwrap(), CODE);
+        zone.batch(&(600..700).map(far).collect::<Vec<_>>()).await;
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        assert!(report.added.is_some(), "{scale}");
+        let [first, second] = parts;
+        let parts = ["in the rows appended last: rows ", first, second];
+        check_warning(&report, CODE, "dataset.step", &parts);
+        // Those of the append before are not among the last.
+        zone.batch(&(700..800).map(|i| row(i, "a")).collect::<Vec<_>>())
+            .await;
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        assert!(report.added.is_some(), "{scale}");
+        check_none(&report, CODE);
+    }
+}
+
+#[tokio::test]
 async fn a_key_of_the_split_that_is_a_category_is_named_with_the_way_out() {
     let root = Store::memory();
     let kinds: Vec<String> = (0..12).map(|kind| format!("k{kind}")).collect();

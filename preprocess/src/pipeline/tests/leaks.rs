@@ -775,6 +775,40 @@ async fn a_category_that_is_the_class_is_named() {
     );
 }
 
+#[tokio::test]
+async fn a_number_that_is_missing_where_the_class_has_a_value_is_named_if_a_step_fills_it() {
+    let columns = [("x", Float64), ("refund", Float64), ("label", Utf8)];
+    let row = |i: u64| {
+        let is_refunded = (i * i) % 7 < 3;
+        vec![
+            json!(noise(92, i)),
+            json!(is_refunded.then(|| noise(93, i))),
+            json!(if is_refunded { "yes" } else { "no" }),
+        ]
+    };
+    let rows: Vec<Cells> = (0..600).map(row).collect();
+    let dataset = "target = \"label\"\ntask = \"classification\"\n";
+    for steps in [
+        "",
+        "step = [{ type = \"impute\", indicator = true }, { type = \"standardize\" }]\n",
+    ] {
+        let root = landed(&columns, &rows).await;
+        let report = report_of(&root, &format!("{dataset}{steps}")).await;
+        check_warning(
+            &report,
+            "target_leakage",
+            "dataset.drop",
+            &[
+                "`refund` (one class where it is missing, and one where it is not, in 100.00 % of the rows)",
+                "`dataset.drop = [\"refund\"]`",
+            ],
+        );
+    }
+    let root = landed(&columns, &rows).await;
+    let report = report_of(&root, &format!("{dataset}drop = [\"refund\"]\n")).await;
+    check_none(&report, "target_leakage");
+}
+
 const COUNTS: [(&str, ColumnType); 4] = [
     ("t", Int64),
     ("station", Utf8),

@@ -215,6 +215,77 @@ async fn a_joined_source_that_moves_rows_among_all_of_them_needs_a_refit() {
     assert_ne!(splits(&built.root).await, before);
 }
 
+/// The parts of orders by a joined column, in source `b`.
+async fn parts(root: &Store) -> LandingZone {
+    let mut zone = LandingZone::new(root, "b", &[("sku", Int64), ("part", Utf8)]);
+    let parts = ["train", "train", "validation", "test"];
+    let rows = (0_i64..).zip(parts);
+    let rows: Vec<Cells> = rows
+        .map(|(sku, part)| vec![json!(sku), json!(part)])
+        .collect();
+    zone.batch(&rows).await;
+    zone
+}
+
+/// Checks that the orders of product 1 cannot go from training to test by `key` without a refit.
+async fn check_moved_by_values(
+    root: &Store,
+    config: &PipelineConfig,
+    context: &Context,
+    key: &str,
+) {
+    let before = splits(root).await;
+    let error = build(config, context).await.unwrap_err();
+    assert_eq!(config_key(&error), Some(key), "{error}");
+    let error = error.to_string();
+    for part in [
+        "a joined source has changed since",
+        "75 rows would be in another split (75 from train to test)",
+        "pass `--refit` to",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(splits(root).await, before);
+    refit(config, context).await.unwrap();
+    assert_ne!(splits(root).await, before);
+}
+
+#[tokio::test]
+async fn a_joined_column_that_names_another_split_needs_a_refit() {
+    let root = Store::memory();
+    let mut orders = orders(&root).await;
+    let mut parts = parts(&root).await;
+    let (context, _scratch) = context(&root, 2);
+    let config = weighed("split = { by = \"column\", column = \"part\" }\n");
+    build(&config, &context).await.unwrap();
+    let before = splits(&root).await;
+    // A product that no order has moves none.
+    parts.batch(&[vec![json!(9), json!("test")]]).await;
+    let report = build(&config, &context).await.unwrap();
+    assert!(report.anew.is_some());
+    assert_eq!(splits(&root).await, before);
+    // No new row can move another, so the join alone has.
+    parts.batch(&[vec![json!(1), json!("test")]]).await;
+    orders.batch(&[order(300)]).await;
+    check_moved_by_values(&root, &config, &context, "dataset.split.column").await;
+}
+
+#[tokio::test]
+async fn joined_values_that_an_expression_or_a_boundary_reads_need_a_refit_where_they_move_rows() {
+    let expression =
+        "case when weight < 2 then 'train' when weight = 2 then 'validation' else 'test' end";
+    let by_expression = format!("by = \"expression\", expression = \"{expression}\"");
+    let until = "by = \"time\", time = \"weight\", until = [\"2\", \"3\"]";
+    for (split, key) in [
+        (by_expression.as_str(), "dataset.split.expression"),
+        (until, "dataset.split.time"),
+    ] {
+        let mut built = BuiltOrders::new(weighed(&format!("split = {{ {split} }}\n"))).await;
+        built.products.batch(&[vec![json!(1), json!(70)]]).await;
+        check_moved_by_values(&built.root, &built.config, &built.context, key).await;
+    }
+}
+
 #[tokio::test]
 async fn a_new_column_of_a_joined_source_needs_a_refit_unless_the_split_has_a_key() {
     for (split, is_refused) in [("", true), ("split = { key = [\"id\"] }\n", false)] {

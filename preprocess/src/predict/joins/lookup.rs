@@ -101,7 +101,8 @@ impl JoinLookup {
             }
             tracing::info!(source = %join.name(), rows = join.source.rows(), "new rows are joined with a landed source");
         }
-        Ok(())
+        let joins: Vec<_> = self.plan.joins.iter().map(|j| j.join.clone()).collect();
+        Box::pin(join::limit_batches(&self.session, &joins)).await
     }
 
     /// Looks up rows with these keys and times, in their order. Blocks.

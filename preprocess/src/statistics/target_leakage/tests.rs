@@ -216,6 +216,40 @@ fn a_number_that_separates_the_classes_of_a_small_table_is_a_feature_and_of_a_la
 }
 
 #[test]
+fn missing_cells_that_give_the_target_away_are_found() {
+    let cells = without(&noise(9, 400), |row| row.is_multiple_of(3));
+    let class = |row: usize| Some(["yes", "no"][usize::from(row.is_multiple_of(3))].to_owned());
+    let classes: Vec<Option<String>> = (0..400).map(class).collect();
+    let y: Vec<f64> = noise(10, 400)
+        .iter()
+        .zip(&cells)
+        .map(|(y, cell)| if cell.is_nan() { *y } else { 5000.0 + y })
+        .collect();
+    let found = of_missing("refund", &cells, &Cells::Texts(classes.clone()));
+    assert!(
+        matches!(&found, Some(Leak::MissingClass { column, fraction }) if column == "refund" && *fraction > 0.999),
+        "{found:?}"
+    );
+    let found = of_missing("when", &cells, &Cells::Numbers(y.clone()));
+    assert!(
+        matches!(&found, Some(Leak::MissingNumber { column, explained }) if column == "when" && *explained > 0.9999),
+        "{found:?}"
+    );
+    // Cells that are missing by chance, or are few, and a table of few rows.
+    let others = without(&noise(9, 400), |row| row % 7 < 3);
+    let few = without(&noise(9, 400), |row| row == 3);
+    for cells in [&others, &few, &cells[..40].to_vec()] {
+        let rows = cells.len();
+        for target in [
+            Cells::Texts(classes[..rows].to_vec()),
+            Cells::Numbers(y[..rows].to_vec()),
+        ] {
+            assert_eq!(of_missing("other", cells, &target), None);
+        }
+    }
+}
+
+#[test]
 fn a_category_that_explains_a_number_is_found() {
     let y: Vec<f64> = (0..400).map(|row| f64::from(row % 4)).collect();
     let features = [

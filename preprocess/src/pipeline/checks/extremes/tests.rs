@@ -151,7 +151,7 @@ fn a_number_far_beyond_those_of_the_training_rows_is_named_with_both() {
     let train = extremes(&[-20.0, 0.1, 5.0, 3.0]);
     let test = extremes(&[-4e7, 999.0, 5000.0, 2999.0]);
     assert_eq!(
-        test.beyond_training(&train, &names, Split::Test),
+        test.beyond_training((&train, "train"), &names, Split::Test),
         [
             "`a` (4.0e7 in test, 2.0e1 in train)",
             "`c` (5.0e3 in test, 5.0e0 in train)"
@@ -160,10 +160,11 @@ fn a_number_far_beyond_those_of_the_training_rows_is_named_with_both() {
     // A standardized column has a bound of its own.
     let [_, b, c, d] = names.clone();
     let others = [None, b, c, d];
-    assert_eq!(test.beyond_training(&train, &others, Split::Test).len(), 1);
+    let found = test.beyond_training((&train, "train"), &others, Split::Test);
+    assert_eq!(found.len(), 1);
     // Rows of windows are no columns.
     assert!(
-        test.beyond_training(&train, &names[..3], Split::Test)
+        test.beyond_training((&train, "train"), &names[..3], Split::Test)
             .is_empty()
     );
 }
