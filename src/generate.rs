@@ -70,8 +70,7 @@ impl Generate {
     /// Generates all texts. Blocks.
     pub(crate) fn run(self) -> anyhow::Result<GenerateReport> {
         let prompt = self.encoder.prepare(&self.prompt);
-        let encoded = self.encoder.encode_prompt(&self.prompt);
-        let encoded = encoded.map_err(|fault| {
+        let encoded = self.encoder.encode_prompt(&self.prompt).map_err(|fault| {
             anyhow::anyhow!("{}; give another text with `--prompt`", fault.detail)
         })?;
         check_rule(&self.rule)?;
@@ -91,6 +90,7 @@ impl Generate {
             warnings: self.warnings(&prompt, encoded.unknown),
             prompt,
         };
+        report.warnings.extend_from_slice(generator.warnings());
         let is_closed = Cell::new(false);
         let put = |piece: &str| -> anyhow::Result<bool> {
             let is_written = !self.writes || write(piece)?;

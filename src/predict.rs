@@ -274,6 +274,7 @@ pub(crate) fn open_model(
     report.run = Some(predictor.run().to_owned());
     report.checkpoint = Some(predictor.checkpoint().to_owned());
     report.used = Some(chosen.used().clone());
+    report.warnings.extend_from_slice(predictor.warnings());
     Ok(predictor)
 }
 

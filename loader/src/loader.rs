@@ -477,6 +477,15 @@ impl Loader {
         inputs.map(|input| input.warning_count()).sum()
     }
 
+    /// Paths of the shards that were left out when the loader was opened, since their files are incomplete, each relative to
+    /// its dataset folder; see [`BadShards`](crate::BadShards).
+    #[must_use]
+    pub fn skipped_shards(&self) -> Vec<&str> {
+        let inputs = self.inputs.iter();
+        let paths = inputs.flat_map(|input| &input.skipped().paths);
+        paths.map(String::as_str).collect()
+    }
+
     /// The samples and blocks that could not be used so far and were replaced by others.
     #[must_use]
     pub fn quarantine(&self) -> Vec<Quarantined> {

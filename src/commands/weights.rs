@@ -35,19 +35,20 @@ async fn export_weights(options: ExportWeights, tools: &Tools) -> anyhow::Result
     let chosen = work
         .choose(&run.choice(), Use::Weights, &config, &context)
         .await?;
-    let run = chosen.used().clone();
+    let mut run = chosen.used().clone();
     let export =
         move || feedline_trainer::export_run(&chosen, None, options, &context).map_err(Box::new);
-    let file = tokio::task::spawn_blocking(export).await?;
-    let file = file.map_err(|e| work.trainer_error(*e))?;
+    let exported = tokio::task::spawn_blocking(export).await?;
+    let exported = exported.map_err(|e| work.trainer_error(*e))?;
+    run.warnings.extend(exported.warnings);
     let (folder, name) = feedline_trainer::weights_file(&to);
     let store = tools.open(folder)?;
     let report = ExportReport {
         run,
         to: store.url_of(name),
-        bytes: file.len() as u64,
+        bytes: exported.file.len() as u64,
     };
-    store.put(name, file.into()).await?;
+    store.put(name, exported.file.into()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::Done)
 }

@@ -221,7 +221,10 @@ impl LandedImages {
             out.write(answers.columns(rest, report))?;
             report.run = Some(chosen.used().name.clone());
             report.used = Some(chosen.used().clone());
-            report.checkpoint = model.map(|model| model.checkpoint);
+            if let Some(model) = model {
+                report.checkpoint = Some(model.checkpoint);
+                report.warnings.extend(model.warnings);
+            }
             Ok(())
         })?;
         report.warnings.extend(closed);

@@ -23,8 +23,9 @@ use feedline_preprocess::{
 };
 use feedline_schemas::{
     config::{DatasetConfig, FileFormat, ImageBackground, PipelineConfig},
+    count::counted,
     ids::Name,
-    report::PredictReport,
+    report::{PredictReport, Warning},
     transform::TransformArtefact,
 };
 use feedline_trainer::{ChosenRun, Predictor, RowParts};
@@ -205,6 +206,7 @@ impl PredictParts {
         let columns = PartColumns {
             text: self.encoder.filter(|_| reads_texts),
             image: self.images.zip(decoder),
+            truncated: TruncatedTexts::default(),
         };
         reading.keep = columns.names().into_iter().chain(kept.clone()).collect();
         if let Some((_, decoder)) = &columns.image {
@@ -214,7 +216,7 @@ impl PredictParts {
         let rows = RowsIn::open_parts(source, &reading, artefact)?.expecting(self.expected);
         let kept_types = columns.kept_types(rows.passthrough_types(), &self.rows)?;
         report.ignored = rows.ignored();
-        report.warnings = rows.warnings();
+        report.warnings.extend(rows.warnings());
         let transform = Arc::new(self.transform);
         let answers = Answers {
             predictor: None,
@@ -227,7 +229,7 @@ impl PredictParts {
             predicted: Some(predictor.predict_parts(0, &RowParts::default())),
         };
         let (sender, batches) = sync_channel(WAITING);
-        let work = move || -> anyhow::Result<RowsIn> {
+        let work = move || -> anyhow::Result<(RowsIn, TruncatedTexts)> {
             let (mut rows, mut columns) = (rows, columns);
             while let Some(batch) = rows.next_rows()? {
                 let features = batch.features(&transform)?;
@@ -235,7 +237,7 @@ impl PredictParts {
                     break;
                 }
             }
-            Ok(rows)
+            Ok((rows, columns.truncated))
         };
         let reader = thread::spawn(work);
         let stop = self.stop;
@@ -246,7 +248,8 @@ impl PredictParts {
             Ok(())
         })?;
         report.warnings.extend(closed);
-        if let Some(rows) = ended {
+        if let Some((rows, truncated)) = ended {
+            report.warnings.extend(truncated.warning());
             report.ignored = rows.ignored();
             add_found(&rows, &mut report);
             if report.rows > 0 {
@@ -281,6 +284,43 @@ fn check_part(run: &str, part: &str, reads: bool, has: bool) -> anyhow::Result<(
 struct PartColumns {
     text: Option<TextEncoder>,
     image: Option<((String, ImageFiles), ImageDecoder)>,
+    /// Texts so far that are longer than the model reads.
+    truncated: TruncatedTexts,
+}
+
+/// Texts that are longer than the model reads.
+#[derive(Clone, Copy, Debug, Default)]
+struct TruncatedTexts {
+    rows: u64,
+    /// Tokens at their ends, which the model does not read.
+    tokens: u64,
+    /// Tokens that it reads of a text.
+    length: usize,
+}
+
+impl TruncatedTexts {
+    /// Returns the number of tokens that the model reads of a text of `tokens`, and counts the others.
+    fn truncate(&mut self, tokens: usize, length: usize) -> usize {
+        let unread = tokens.saturating_sub(length);
+        self.rows += u64::from(unread > 0);
+        self.tokens += unread as u64;
+        self.length = length;
+        tokens - unread
+    }
+
+    fn warning(self) -> Option<Warning> {
+        if self.rows == 0 {
+            return None;
+        }
+        let message = format!(
+            "{} longer than the {} that the model reads: {} at their ends have no part in the predictions, as in the dataset",
+            counted(self.rows, "text"),
+            counted(self.length as u64, "token"),
+            self.tokens
+        );
+        tracing::warn!("{message}");
+        Some(Warning::new("truncated_texts", message).with_key("dataset.tokens.window"))
+    }
 }
 
 impl PartColumns {
@@ -335,7 +375,7 @@ impl PartColumns {
                     feedline_preprocess::EncodedText::default()
                 });
                 // As in the dataset, longer texts are truncated.
-                let used = encoded.ids.len().min(length);
+                let used = self.truncated.truncate(encoded.ids.len(), length);
                 ids[..used].copy_from_slice(&encoded.ids[..used]);
                 let used = u32::try_from(used).expect("a row has at most 65,536 ids");
                 parts.lengths.push(used);
@@ -452,6 +492,18 @@ mod tests {
             ..config
         };
         assert_eq!(raised, expected);
+    }
+
+    #[test]
+    fn texts_longer_than_the_model_reads_are_counted() {
+        let mut texts = TruncatedTexts::default();
+        assert_eq!([3, 8].map(|tokens| texts.truncate(tokens, 8)), [3, 8]);
+        assert_eq!(texts.warning(), None);
+        assert_eq!([9, 20].map(|tokens| texts.truncate(tokens, 8)), [8, 8]);
+        let warning = texts.warning().unwrap();
+        let expected = "2 texts longer than the 8 tokens that the model reads: 13 at their ends";
+        assert!(warning.message.starts_with(expected), "{warning:?}");
+        assert_eq!(warning.key.as_deref(), Some("dataset.tokens.window"));
     }
 
     #[test]

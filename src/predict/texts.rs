@@ -374,6 +374,7 @@ impl PredictTexts {
             used: Some(self.chosen.used().clone()),
             ..PredictReport::default()
         };
+        report.warnings.extend_from_slice(scorer.warnings());
         let mut names = vec![OWN[0].to_owned()];
         names.extend(SCORES.map(str::to_owned));
         names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));

@@ -42,6 +42,7 @@ mod ingest_stop;
 mod inputs;
 mod kept_models;
 mod kills;
+mod left_out_shards;
 mod log_kills;
 mod market;
 mod memory;

@@ -212,6 +212,20 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
     assert!(measured.len() > 40);
     check_same_predictions(&measured, &predicted);
 
+    let table = fs::read_to_string(folder.join("table.csv")).unwrap();
+    let sentence = ["ant"; 50].join(" ");
+    let long = format!(
+        "{}\n2.ppm,1,light,{sentence},1\n",
+        table.lines().next().unwrap()
+    );
+    fs::write(folder.join("long.csv"), long).unwrap();
+    let (report, _) = predict(folder, file, "long.csv");
+    let mut warnings = report["warnings"].as_array().unwrap().iter();
+    let truncated = warnings.find(|warning| warning["code"] == "truncated_texts");
+    let message = truncated.unwrap()["message"].as_str().unwrap();
+    let expected = "1 text longer than the 8 tokens that the model reads";
+    assert!(message.starts_with(expected), "{message}");
+
     write_odd_rows(folder);
     let (report, odd) = predict(folder, file, "odd.csv");
     assert_eq!(report["rejected"], 5, "{report}");

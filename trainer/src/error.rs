@@ -163,6 +163,20 @@ pub enum Error {
         /// Scale of the next step.
         scale: f64,
     },
+    /// Batches were skipped, and none has moved the weights.
+    #[error(
+        "no step has moved the weights, which are those of the start: {skipped} skipped in {steps}, since their loss or gradient \
+         is not finite (`train.guard.not_finite`); look at the samples that `metrics.jsonl` names, or lower \
+         `train.learning_rate`",
+        skipped = counted(*skipped, "batch"),
+        steps = counted(*steps, "step")
+    )]
+    OnlySkipped {
+        /// Batches that were skipped.
+        skipped: u64,
+        /// Steps, one per batch.
+        steps: u64,
+    },
     /// Too many batches were left out.
     #[error(
         "stopped: more than {batches} of {steps} were skipped; look at the samples that `metrics.jsonl` names, lower \
@@ -334,6 +348,7 @@ impl Classified for Error {
             | Self::NotFinite { .. }
             | Self::LossNotFinite { .. }
             | Self::NoUpdate { .. }
+            | Self::OnlySkipped { .. }
             | Self::TooManySkipped { .. }
             | Self::Diverged { .. } => ErrorKind::Data,
             Self::Interrupted { .. }
@@ -356,9 +371,13 @@ impl Classified for Error {
 
 impl Error {
     /// Returns whether a new start of the ranks from the newest checkpoint may help: after a fault of a machine, a network, a
-    /// store or the program, not of the configuration, the data or the training's own numbers, nor after a stop.
+    /// store or the program, not of the configuration, the data or the training's own numbers, nor after a stop. A folder that
+    /// another process trains in stays in use, however often the ranks are started.
     #[must_use]
     pub fn may_pass(&self) -> bool {
+        if matches!(self, Self::Busy { .. }) {
+            return false;
+        }
         let outside = matches!(self.kind(), ErrorKind::Retry | ErrorKind::Bug);
         outside || matches!(self, Self::Storage(_))
     }
@@ -378,6 +397,17 @@ mod snapshots;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_not_started_again_for_a_folder_in_use() {
+        let url = || "file:///runs/a".to_owned();
+        assert!(!Error::Busy { url: url() }.may_pass());
+        let slow = Error::TooSlow {
+            url: url(),
+            seconds: 10,
+        };
+        assert!(slow.may_pass());
+    }
 
     #[test]
     fn one_of_something_is_not_named_as_several() {

@@ -65,7 +65,7 @@ use feedline_storage::{Store, clock::Clock};
 pub use burn::tensor;
 
 pub use crate::{
-    checkpoint::export::{ExportOptions, export, export_run},
+    checkpoint::export::{ExportOptions, ExportedWeights, export, export_run},
     config::settings::{check, check_device, check_kind},
     data::loaders::{check_loader, open_training, settled},
     error::Error,

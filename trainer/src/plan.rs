@@ -231,6 +231,11 @@ impl Position {
     pub(crate) fn has_only_dropped(&self) -> bool {
         self.dropped_steps() > 0 && self.updates() == 0
     }
+
+    /// Returns true if batches were skipped, as they gave something that is not finite, and no step has moved the weights.
+    pub(crate) const fn has_only_skipped(&self) -> bool {
+        self.guard.skipped_in_all > 0 && self.updates() == 0
+    }
 }
 
 impl RunPlan {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use burn::tensor::{bf16, f16};
 use feedline_schemas::{
     config::{Precision, TrainConfig, WeightLayout},
-    report::ImagesReport,
+    report::{ImagesReport, Warning},
 };
 use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
@@ -38,6 +38,15 @@ pub struct ExportOptions {
     pub layout: WeightLayout,
 }
 
+/// Weights of a run, to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedWeights {
+    /// Bytes of a safetensors file.
+    pub file: Vec<u8>,
+    /// Warnings of damaged or missing files of the weights.
+    pub warnings: Vec<Warning>,
+}
+
 /// The best weights of the run that `config` and the dataset name, or where nothing was trained by it, of the newest finished
 /// one that fits the dataset; see [`export_run`]. Blocks.
 ///
@@ -63,7 +72,7 @@ pub fn export(
     context: &Context,
 ) -> Result<Vec<u8>, Error> {
     let chosen = choose_model::choose(config, &Choice::Fitting, Use::Weights, context)?;
-    export_run(&chosen, build, options, context)
+    Ok(export_run(&chosen, build, options, context)?.file)
 }
 
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
@@ -80,7 +89,7 @@ pub fn export_run(
     build: Option<&Build<'_>>,
     options: ExportOptions,
     context: &Context,
-) -> Result<Vec<u8>, Error> {
+) -> Result<ExportedWeights, Error> {
     if options.merge_lora && chosen.config().lora.is_none() {
         let reason = "there is no such section, so there is nothing to merge";
         return Err(wrong("lora", reason));
@@ -108,7 +117,10 @@ pub fn export_run(
         &kept.plan.features,
         kept.plan.images.as_ref(),
     );
-    write(tensors, options, metadata)
+    Ok(ExportedWeights {
+        file: write(tensors, options, metadata)?,
+        warnings: kept.warnings,
+    })
 }
 
 /// The metadata of a file in this layout, of a model whose outputs are for these classes or targets, if for any, and that reads

@@ -22,7 +22,7 @@ use crate::{
     config::loader_keys::in_section,
     data::{
         images, mixture,
-        quarantine::UnusableSamples,
+        quarantine::{UnusableSamples, left_out_shards},
         samples::{Batches, Data, ModelInputs, RankBatch, Samples, Targets},
     },
     device,
@@ -308,6 +308,13 @@ impl Loaders {
         let of_splits = self.by_split.iter();
         let of_splits = of_splits.map(|(split, loader)| UnusableSamples::of(*split, loader));
         of_splits.fold(UnusableSamples::default(), UnusableSamples::and)
+    }
+
+    /// Warnings of incomplete shards that are left out.
+    pub(crate) fn left_out_shards(&self) -> Vec<Warning> {
+        let of_splits = self.by_split.iter();
+        let of_splits = of_splits.filter_map(|(split, loader)| left_out_shards(*split, loader));
+        of_splits.collect()
     }
 
     /// Page-locks the memory of all batches, so that a device copies from it directly.

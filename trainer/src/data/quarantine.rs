@@ -1,4 +1,4 @@
-//! Samples of splits that cannot be used: those that the loaders of all ranks found.
+//! Samples of splits that cannot be used: those that the loaders of all ranks found, and those of incomplete shards.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,39 @@ use crate::{error::Error, parallel::Ranks};
 
 /// Key that limits the number of samples that cannot be used.
 const KEY: &str = "train.loader.max_bad_fraction";
+
+/// Key that leaves incomplete shards out.
+const SHARDS_KEY: &str = "train.loader.bad_shards";
+
+/// Most shards that a warning names.
+const SHARDS_NAMED: usize = 3;
+
+/// The warning of incomplete shards that are left out of a split, if there are some; all ranks leave out the same.
+pub(crate) fn left_out_shards(split: Split, loader: &Loader) -> Option<Warning> {
+    let skipped = loader.start_state().skipped?;
+    let paths = loader.skipped_shards();
+    Some(warning_of_shards(split, skipped.rows, &paths))
+}
+
+fn warning_of_shards(split: Split, rows: u64, paths: &[&str]) -> Warning {
+    let named: Vec<String> = paths
+        .iter()
+        .take(SHARDS_NAMED)
+        .map(|path| format!("`{path}`"))
+        .collect();
+    let more = match paths.len().saturating_sub(SHARDS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "{} of the {split} split with {} left out, since their files are missing or have another length than the manifest \
+         states: {}{more}; restore them, or build the dataset again",
+        counted(paths.len() as u64, "shard"),
+        counted(rows, "row"),
+        named.join(", ")
+    );
+    Warning::new("shards_left_out", message).with_key(SHARDS_KEY)
+}
 
 /// Samples that cannot be used, and why. Each is in it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +147,17 @@ mod tests {
             row,
         };
         UnusableSamples([(location, (samples, "it ends early".to_owned()))].into())
+    }
+
+    #[test]
+    fn left_out_shards_are_counted_and_the_first_are_named() {
+        let message = |paths: &[&str]| warning_of_shards(Split::Test, 70, paths).message;
+        let one = message(&["shards/a"]);
+        let expected = "1 shard of the test split with 70 rows left out, since their files are missing or have another length than \
+                        the manifest states: `shards/a`; restore them, or build the dataset again";
+        assert_eq!(one, expected);
+        let five = message(&["a", "b", "c", "d", "e"]);
+        assert!(five.contains("states: `a`, `b`, `c` and 2 more;"), "{five}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
-        AllDamaged, NotFinite, LossNotFinite, NoUpdate, TooManySkipped, Diverged, Interrupted,
+        AllDamaged, NotFinite, LossNotFinite, NoUpdate, OnlySkipped, TooManySkipped, Diverged, Interrupted,
         InterruptedUnsaved, InterruptedRendezvous, TooSlow, Busy, Rank, StateMissing,
         Rendezvous, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
@@ -112,6 +112,10 @@ fn of_training() -> Vec<Error> {
             dropped: 6,
             steps: 6,
             scale: 1024.0,
+        },
+        Error::OnlySkipped {
+            skipped: 6,
+            steps: 6,
         },
         Error::TooManySkipped {
             max_skipped: 10,

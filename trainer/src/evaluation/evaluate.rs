@@ -136,6 +136,7 @@ fn measure(
     };
     let mut report = report_of(chosen, &kept, split, &evaluation);
     report.warnings = loaders.unusable().warnings(None);
+    report.warnings.extend(loaders.left_out_shards());
     let behind = compare_with_baselines(&kept.plan, &loaders, split, &report);
     report.warnings.extend(behind);
     if split == Split::Train {

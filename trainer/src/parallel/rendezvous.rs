@@ -160,8 +160,16 @@ impl Rendezvous {
             });
         };
         let met = met.unwrap_or_else(|_| {
-            let missing = guests.missing(self.place.rank);
-            Err(format!("after {} s {missing}", limit.as_secs_f64()))
+            let rank = self.place.rank;
+            let missing = guests.missing(rank);
+            // Rank 0 listens only until all have come.
+            let double = match rank > 0 && guests.streams[0].is_none() {
+                true => format!(
+                    "; where rank 0 is running, another process may be rank {rank} already: give each process a `RANK` of its own"
+                ),
+                false => String::new(),
+            };
+            Err(format!("after {} s {missing}{double}", limit.as_secs_f64()))
         });
         let joined = met.and_then(|()| {
             tcp::ranks(

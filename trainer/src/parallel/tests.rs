@@ -318,6 +318,18 @@ fn ranks_that_do_not_belong_together_are_told_why() {
 }
 
 #[test]
+fn a_rank_that_finds_no_rank_0_says_that_another_process_may_have_its_place() {
+    let config = ParallelConfig {
+        rendezvous_timeout_s: 1,
+        ..config()
+    };
+    let group = Group::processes(1, 2, 2, &address());
+    let found = refused(vec![(group, "a")], &config);
+    let expected = "another process may be rank 1 already: give each process a `RANK` of its own";
+    assert!(found[0].contains(expected), "{found:?}");
+}
+
+#[test]
 fn a_rank_that_was_started_otherwise_is_named_by_all_before_the_time_limit() {
     for of_all in [None, Some("a secret")] {
         let groups = secret(processes(3), &[of_all; 3]).into_iter();

@@ -7,7 +7,7 @@
 use burn::tensor::Tensor;
 use feedline_schemas::{
     ids::Seed,
-    report::{GeneratedEnd, GeneratingRule},
+    report::{GeneratedEnd, GeneratingRule, Warning},
 };
 
 use crate::{
@@ -28,6 +28,8 @@ pub struct TextGenerator {
     context: usize,
     vocabulary: usize,
     checkpoint: String,
+    /// Warnings of the files that the weights are from.
+    warnings: Vec<Warning>,
 }
 
 /// Ids with a meaning of their own.
@@ -60,7 +62,10 @@ impl TextGenerator {
     /// what storage says.
     pub fn of_run(chosen: &ChosenRun, context: &Context) -> Result<Self, Error> {
         let (kept, sizes) = open_language_model(chosen, context, "continued")?;
-        Ok(Self::new(kept.engine, &kept.bucket, sizes, kept.checkpoint))
+        Ok(Self {
+            warnings: kept.warnings,
+            ..Self::new(kept.engine, &kept.bucket, sizes, kept.checkpoint)
+        })
     }
 
     fn new(
@@ -75,6 +80,7 @@ impl TextGenerator {
             context,
             vocabulary,
             checkpoint,
+            warnings: Vec::new(),
         }
     }
 
@@ -82,6 +88,12 @@ impl TextGenerator {
     #[must_use]
     pub fn checkpoint(&self) -> &str {
         &self.checkpoint
+    }
+
+    /// Warnings of damaged or missing files of the weights.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// Most tokens that the model reads.

@@ -11,6 +11,7 @@ use feedline_schemas::{
     config::TrainConfig,
     ids::{Hash128, Origin},
     manifest::Split,
+    report::Warning,
 };
 use feedline_storage::Store;
 
@@ -68,6 +69,8 @@ pub struct Predictor {
     run: String,
     checkpoint: String,
     fingerprint: Hash128,
+    /// Warnings of the files that the weights are from.
+    warnings: Vec<Warning>,
 }
 
 /// Parts of some rows; one that the model does not read is empty.
@@ -114,6 +117,8 @@ pub struct ImageModel {
     pub run: String,
     /// URL of the weights.
     pub checkpoint: String,
+    /// Warnings of damaged or missing files of the weights.
+    pub warnings: Vec<Warning>,
 }
 
 /// Predictions of some images.
@@ -150,6 +155,7 @@ pub fn predict_images(
         bucket,
         plan,
         checkpoint,
+        warnings,
         ..
     } = KeptModel::open(chosen, None, None, context, &runtime)?;
     let Shape::Images { .. } = plan.shape() else {
@@ -186,6 +192,7 @@ pub fn predict_images(
     Ok(ImageModel {
         run: chosen.used().name.clone(),
         checkpoint,
+        warnings,
     })
 }
 
@@ -290,7 +297,10 @@ impl Predictor {
             return Err(crate::error::config("model.type", reason));
         }
         let named = (chosen.used().name.clone(), kept.checkpoint);
-        Ok(Self::new(kept.engine, kept.bucket, &kept.plan, named))
+        Ok(Self {
+            warnings: kept.warnings,
+            ..Self::new(kept.engine, kept.bucket, &kept.plan, named)
+        })
     }
 
     fn new(
@@ -308,6 +318,7 @@ impl Predictor {
             run,
             checkpoint,
             fingerprint: plan.fingerprint,
+            warnings: Vec::new(),
         }
     }
 
@@ -321,6 +332,12 @@ impl Predictor {
     #[must_use]
     pub fn checkpoint(&self) -> &str {
         &self.checkpoint
+    }
+
+    /// Warnings of damaged or missing files of the weights.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// Fingerprint of the manifest of the dataset that the model was trained on.

@@ -4,7 +4,7 @@
 //! is divided into pieces that overlap by a token, as in training, so every further token is predicted once. A text has the
 //! same bits alone, among a million, and on any number of threads.
 
-use feedline_schemas::{edit::Documents, ids::Hash128};
+use feedline_schemas::{edit::Documents, ids::Hash128, report::Warning};
 
 use crate::{
     Context, Group,
@@ -28,6 +28,8 @@ pub struct TextScorer {
     vocabulary: usize,
     run: String,
     checkpoint: String,
+    /// Warnings of the files that the weights are from.
+    warnings: Vec<Warning>,
 }
 
 /// Opens the best weights of a run on texts, with the number of tokens that its model reads and of ids that it knows.
@@ -73,6 +75,7 @@ impl TextScorer {
             vocabulary,
             run: chosen.used().name.clone(),
             checkpoint: kept.checkpoint,
+            warnings: kept.warnings,
         })
     }
 
@@ -86,6 +89,12 @@ impl TextScorer {
     #[must_use]
     pub fn checkpoint(&self) -> &str {
         &self.checkpoint
+    }
+
+    /// Warnings of damaged or missing files of the weights.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// Number of ids that the model knows.
@@ -183,6 +192,7 @@ mod tests {
             vocabulary: VOCABULARY,
             run: "run".into(),
             checkpoint: "checkpoint".into(),
+            warnings: Vec::new(),
         }
     }
 

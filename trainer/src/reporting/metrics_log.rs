@@ -251,7 +251,7 @@ mod tests {
         MetricsLine::Epoch {
             epoch: Epoch::new(epoch),
             step: Step::new(step),
-            train_loss: 0.5,
+            train_loss: Some(0.5),
             unsmoothed_train_loss: None,
             validation_loss: 0.25,
             best: true,

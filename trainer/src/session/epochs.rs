@@ -24,6 +24,7 @@ use crate::{
     parallel::Phase,
     plan::Position,
     reporting::{metrics_log::MetricsLine, paths::REPORT_PATH},
+    session::loss_guard,
 };
 
 /// Code of the warning of a test split that cannot be measured.
@@ -59,8 +60,8 @@ impl<D: Data> TrainSession<'_, D> {
     /// Trains to the end, then measures the best weights on the test split, if `measured` asks for it.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], [`Error::LossNotFinite`], [`Error::NoUpdate`], or
-    /// what data and storage say.
+    /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], [`Error::LossNotFinite`], [`Error::NoUpdate`],
+    /// [`Error::OnlySkipped`], or what data and storage say.
     pub(crate) fn run(mut self, measured: bool) -> Result<Option<TrainReport>, Error> {
         let begun = self.position.step.get();
         let trained = self.train();
@@ -116,7 +117,7 @@ impl<D: Data> TrainSession<'_, D> {
                 .into_iter()
                 .chain(constant)
                 .chain(test_warning)
-                .chain(self.dropped_warning())
+                .chain(self.left_out_warnings())
                 .chain(self.saving.checkpoints().warnings())
                 .chain(warning_of(&self.schedule))
                 .chain(self.engine.device_warning().cloned())
@@ -143,7 +144,7 @@ impl<D: Data> TrainSession<'_, D> {
     /// Refuses a run whose steps were all left out.
     ///
     /// # Errors
-    /// [`Error::NoUpdate`].
+    /// [`Error::NoUpdate`] or [`Error::OnlySkipped`].
     fn check_updates(&self) -> Result<(), Error> {
         match &self.position.loss_scale {
             Some(state) if self.position.has_only_dropped() => Err(Error::NoUpdate {
@@ -151,8 +152,18 @@ impl<D: Data> TrainSession<'_, D> {
                 steps: self.position.step.get(),
                 scale: state.scale,
             }),
+            _ if self.position.has_only_skipped() => Err(Error::OnlySkipped {
+                skipped: self.position.guard.skipped_in_all,
+                steps: self.position.step.get(),
+            }),
             _ => Ok(()),
         }
+    }
+
+    /// The warnings of a run with many steps that moved no weight.
+    fn left_out_warnings(&self) -> Vec<Warning> {
+        let skipped = loss_guard::warning(&self.position.guard, self.position.step.get());
+        self.dropped_warning().into_iter().chain(skipped).collect()
     }
 
     /// The warning of a run with many steps whose gradient overflowed f16.
@@ -356,8 +367,9 @@ pub(super) const fn is_out_of_patience(patience: u32, state: &EarlyStopping) -> 
     patience > 0 && state.evaluations_since_best >= patience
 }
 
-fn mean_of(running: &RunningLoss) -> f64 {
-    loss::mean(running.loss_sum, running.weight)
+/// The mean of the losses; `None` where no batch counted.
+fn mean_of(running: &RunningLoss) -> Option<f64> {
+    (running.weight > 0.0).then(|| loss::mean(running.loss_sum, running.weight))
 }
 
 /// The mean without label smoothing, where there is some.

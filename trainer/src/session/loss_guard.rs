@@ -19,10 +19,15 @@
 use feedline_schemas::{
     checkpoint::{GuardState, Rollback},
     config::GuardConfig,
+    count::counted,
     ids::Step,
+    report::Warning,
 };
 
 use crate::float_casts::exact_len;
+
+/// One skipped batch in so many is worth a warning.
+const MANY: u64 = 20;
 
 /// Standard deviations above the mean that a spike exceeds.
 const DEVIATIONS: f64 = 3.0;
@@ -213,6 +218,21 @@ pub(crate) fn may_skip(config: &GuardConfig, state: &mut GuardState, step: Step)
     state.skipped.push(step);
     state.skipped_in_all += 1;
     true
+}
+
+/// The warning of a run of `steps` that skipped more than one batch in [`MANY`].
+pub(crate) fn warning(state: &GuardState, steps: u64) -> Option<Warning> {
+    let skipped = state.skipped_in_all;
+    if skipped.saturating_mul(MANY) <= steps {
+        return None;
+    }
+    let message = format!(
+        "{} skipped in {}, since their loss or gradient is not finite: the model has learnt nothing from their rows; correct or \
+         remove the samples that `metrics.jsonl` names, or lower `train.learning_rate`",
+        counted(skipped, "batch"),
+        counted(steps, "step")
+    );
+    Some(Warning::new("skipped_batches", message).with_key("train.guard.not_finite"))
 }
 
 /// State after the weights went back, at step `step`, to those of step `to`, whose checkpoint holds

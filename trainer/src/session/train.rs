@@ -38,7 +38,8 @@ use crate::{
 /// [`Error::Config`] before anything is read, when a value is out of range; [`Error::RunExists`] for a fresh start
 /// where a run has been; [`Error::Interrupted`] when the stop flag was set, with everything saved;
 /// [`Error::NotFinite`] when a loss or gradient is NaN or infinite, with the weights as before; [`Error::LossNotFinite`] for
-/// such a loss on the validation split; [`Error::NoUpdate`] when no step moved the weights; what dataset and storage say.
+/// such a loss on the validation split; [`Error::NoUpdate`] or [`Error::OnlySkipped`] when no step moved the weights; what
+/// dataset and storage say.
 pub fn train(
     config: &TrainConfig,
     resume: Resume,
@@ -309,7 +310,7 @@ impl OpenedTraining<'_> {
         Ok((session, start))
     }
 
-    /// Adds warnings of a model that is no better than a naive one, of a mixture, and these.
+    /// Adds warnings of a model that is no better than a naive one, of left-out shards, of a mixture, and these.
     fn add_warnings(&self, report: &mut TrainReport, warnings: Vec<Warning>) {
         let config = self.opened.plan.settings.config();
         let manifest = self.opened.loaders.manifest();
@@ -317,10 +318,10 @@ impl OpenedTraining<'_> {
         let test = (Split::Test, rows, &report.test);
         let of_naive = baseline::of_naive(config, &manifest.naive, test);
         report.warnings.extend(of_naive);
+        let loaders = &self.opened.loaders;
+        report.warnings.extend(loaders.left_out_shards());
         report.warnings.extend(self.opened.leak.clone());
-        report
-            .warnings
-            .extend(self.opened.loaders.locking_warning());
+        report.warnings.extend(loaders.locking_warning());
         report.warnings.extend(warnings);
     }
 }

@@ -333,6 +333,7 @@ impl TuneSearch<'_> {
                 | Error::LossNotFinite { .. }
                 | Error::TooManySkipped { .. }
                 | Error::NoUpdate { .. }
+                | Error::OnlySkipped { .. }
                 | Error::Diverged { .. },
             ) => Ok(TrialState::Failed),
             Err(error) => Err(error),

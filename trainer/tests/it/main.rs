@@ -4,6 +4,7 @@
 
 mod augment;
 mod edit;
+mod kept_weights;
 mod memory;
 mod models;
 mod runs;

@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 
 use crate::dataset::{Kind, publish, publish_rows};
 
-fn config() -> TrainConfig {
+pub(crate) fn config() -> TrainConfig {
     TrainConfig {
         model: ModelConfig {
             hidden: Some(vec![24, 24]),

@@ -108,6 +108,7 @@ async fn fault_01_skipped_shards_are_left_out_counted_and_written_to_the_state()
     let loader = open(&store, &config).await;
     let metrics = loader.metrics();
     assert_eq!((metrics.skipped_shards, metrics.skipped_samples), (3, 300));
+    assert_eq!(loader.skipped_shards(), [path(2), path(7), path(11)]);
     assert_eq!(loader.samples(), 900);
     let start = loader.start_state();
     let skipped = start.skipped.unwrap();

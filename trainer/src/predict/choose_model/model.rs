@@ -10,7 +10,11 @@ use feedline_schemas::{
 };
 use tokio::runtime::Runtime;
 
-use super::{ChosenRun, dataset::Dataset, weights::read_kept_weights};
+use super::{
+    ChosenRun,
+    dataset::Dataset,
+    weights::{earlier_weights, read_kept_weights},
+};
 use crate::{
     Context,
     checkpoint::{Snapshot, run_folder::RunFolder},
@@ -37,7 +41,7 @@ pub(crate) struct KeptModel {
     pub(crate) checkpoint: String,
     /// Step and epoch of the weights.
     pub(crate) at: (Step, Epoch),
-    /// Warnings of damaged checkpoints.
+    /// Warnings of damaged checkpoints, and of weights of before the end of the run.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -61,7 +65,9 @@ impl KeptModel {
         let folder = context.runs.child(&chosen.used.name);
         let folder = RunFolder::new(runtime.handle().clone(), folder);
         let usable = |snapshot: &Snapshot| check_snapshot(snapshot, chosen, &trained);
-        let (checkpoint, snapshot, warnings) = read_kept_weights(&plan, &folder, &engine, &usable)?;
+        let (checkpoint, snapshot, mut warnings) =
+            read_kept_weights(&plan, &folder, &engine, &usable)?;
+        warnings.extend(earlier_weights(&chosen.used, &checkpoint, &snapshot.header));
         let at = (snapshot.header.step, snapshot.header.epoch);
         let mut bucket = snapshot.best.unwrap_or(snapshot.parameters);
         let matched = match_outputs(&trained, &plan, engine.model().layout(), &mut bucket);

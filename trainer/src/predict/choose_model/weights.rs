@@ -1,6 +1,9 @@
 //! Weights that a run has kept: its best ones, or those of its newest checkpoint.
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::{
+    checkpoint::CheckpointHeader,
+    report::{UsedRun, Warning},
+};
 
 use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot, run_folder::RunFolder},
@@ -8,6 +11,9 @@ use crate::{
     model::engine::ModelEngine,
     plan::RunPlan,
 };
+
+/// Code of the warning of weights of before the end of a run.
+const EARLIER_WEIGHTS: &str = "earlier_weights";
 
 /// The snapshot that holds the best weights of the run in `folder`, of the checkpoints that are `usable`, where it is, and
 /// warnings of damaged ones.
@@ -42,11 +48,31 @@ pub(crate) fn read_kept_weights(
     Ok((url, snapshot, checkpoints.warnings()))
 }
 
-/// Returns true if the newest checkpoint records better weights than `best` holds.
+/// Returns true if the newest checkpoint records better weights, of a later step than those of `best`. One of an earlier
+/// step knows nothing of them: newer checkpoints were removed or are damaged.
 fn is_stale(best: &Snapshot, newest: &Result<Option<Snapshot>, Error>) -> bool {
     let Ok(Some(newest)) = newest else {
         return false;
     };
     let known = newest.header.early_stopping.best.as_ref();
-    known.is_some_and(|known| known.step != best.header.step)
+    known.is_some_and(|known| known.step > best.header.step)
+}
+
+/// The warning of a run that has finished, where its weights at `url` are of a checkpoint of before its end.
+pub(super) fn earlier_weights(
+    used: &UsedRun,
+    url: &str,
+    header: &CheckpointHeader,
+) -> Option<Warning> {
+    let is_of_end = url.ends_with(BEST_PATH) || header.early_stopping.finished;
+    if used.unfinished.is_some() || is_of_end {
+        return None;
+    }
+    let message = format!(
+        "run `{}` has finished, but its `{BEST_PATH}` and newest checkpoint cannot be used: the weights are the best ones up to \
+         step `{}`, of `{url}`; restore the files from a copy, or resume the run to train the rest again",
+        used.name, header.step
+    );
+    tracing::warn!(code = EARLIER_WEIGHTS, "{message}");
+    Some(Warning::new(EARLIER_WEIGHTS, message))
 }

@@ -118,8 +118,9 @@ pub(crate) enum MetricsLine {
         epoch: Epoch,
         /// Steps taken.
         step: Step,
-        /// Mean of the training losses while the weights moved.
-        train_loss: f64,
+        /// Mean of the training losses while the weights moved; absent where all batches of the epoch were skipped.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        train_loss: Option<f64>,
         /// The same without label smoothing, as validation measures it; absent where there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         unsmoothed_train_loss: Option<f64>,

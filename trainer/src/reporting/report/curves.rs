@@ -33,11 +33,17 @@ pub(crate) struct EpochPoint {
     pub(crate) step: u64,
     /// From 0, as files count.
     pub(crate) epoch: u64,
+    /// NaN where all batches of the epoch were skipped.
+    #[serde(default = "unmeasured")]
     pub(crate) train_loss: f64,
     /// The training loss without label smoothing, where there is some.
     #[serde(default)]
     pub(crate) unsmoothed_train_loss: Option<f64>,
     pub(crate) validation_loss: f64,
+}
+
+const fn unmeasured() -> f64 {
+    f64::NAN
 }
 
 impl EpochPoint {
@@ -93,11 +99,12 @@ impl Curves {
             .collect()
     }
 
-    /// A number of the epochs.
+    /// A number of the epochs that have it.
     pub(crate) fn of_epochs(&self, value: fn(&EpochPoint) -> f64) -> Points {
-        self.epochs
-            .iter()
+        let epochs = self.epochs.iter();
+        epochs
             .map(|p| (exact(p.step), value(p)))
+            .filter(|(_, value)| value.is_finite())
             .collect()
     }
 
@@ -136,5 +143,13 @@ mod tests {
         assert_eq!(curves.of_steps(|p| p.loss), [(2.0, 0.5)]);
         assert_eq!(curves.of_epochs(|p| p.validation_loss), [(4.0, 0.4)]);
         assert_eq!(curves.best().map(|p| p.epoch), Some(0));
+    }
+
+    #[test]
+    fn an_epoch_whose_batches_were_all_skipped_has_no_training_loss() {
+        let text = r#"{"kind":"epoch","step":4,"epoch":0,"validation_loss":0.4,"best":true}"#;
+        let curves = Curves::read(text);
+        assert!(curves.of_epochs(|p| p.train_loss).is_empty());
+        assert_eq!(curves.of_epochs(|p| p.validation_loss), [(4.0, 0.4)]);
     }
 }

@@ -104,6 +104,14 @@ pub(crate) fn verdict(
     best: Option<&BestEpoch>,
     config: &TrainConfig,
 ) -> CurveVerdict {
+    let mut epochs = curves.epochs.iter();
+    if epochs.any(|epoch| epoch.comparable_train_loss().is_nan()) {
+        let why = "all batches of an epoch were skipped (`train.guard.not_finite`), so it has no training loss.";
+        return CurveVerdict {
+            word: "unknown",
+            why: why.to_owned(),
+        };
+    }
     let Some(figures) = Figures::of(curves, config) else {
         let why = format!(
             "{} measured; three are needed to see a trend.",
@@ -448,6 +456,15 @@ mod tests {
             epochs: (0..epochs).map(|epoch| point(epoch, 1.0, 1.0)).collect(),
             ..Curves::default()
         }
+    }
+
+    #[test]
+    fn an_epoch_whose_batches_were_all_skipped_leaves_no_verdict() {
+        let mut curves = flat(9);
+        curves.epochs[4].train_loss = f64::NAN;
+        let found = judged(&curves, None);
+        assert_eq!(found.word, "unknown");
+        assert!(found.why.contains("`train.guard.not_finite`"));
     }
 
     #[test]

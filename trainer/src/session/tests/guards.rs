@@ -55,6 +55,40 @@ fn a_run_that_leaves_batches_out_resumes_bit_for_bit() {
     assert_eq!(report.skipped_batches, 3);
 }
 
+#[test]
+fn a_run_without_any_update_is_an_error_and_many_skipped_batches_are_a_warning() {
+    let mut config = lenient();
+    config.guard.max_skipped = 99;
+    let all_poisoned = |batch: usize| {
+        let mut toy = regression(batch);
+        toy.splits[0].x.fill(f32::NAN);
+        toy
+    };
+    let store = Store::memory();
+    for resume in [Resume::Fresh, Resume::Continue] {
+        let error = train(&config, &all_poisoned(50), resume, &store).unwrap_err();
+        let Error::OnlySkipped { skipped, steps } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((skipped, steps), (12, 12));
+    }
+    let epochs = lines(&contents(&store), "epoch");
+    assert_eq!(epochs.len(), 3);
+    assert!(epochs.iter().all(|line| line.get("train_loss").is_none()));
+    let warning = |toy: &Toy| {
+        let report = train(&config, toy, Resume::Fresh, &Store::memory()).unwrap();
+        let mut warnings = report.warnings.into_iter();
+        warnings.find(|warning| warning.code == "skipped_batches")
+    };
+    let found = warning(&poisoned(50)).unwrap();
+    assert!(
+        found.message.contains("3 batches skipped in 12 steps"),
+        "{found:?}"
+    );
+    assert_eq!(found.key.as_deref(), Some("train.guard.not_finite"));
+    assert_eq!(warning(&regression(50)), None);
+}
+
 /// Divergence in the second epoch of 25 batches.
 pub(super) fn hard(_: usize) -> Toy {
     let mut toy = regression(8);
