@@ -111,10 +111,7 @@ pub(crate) fn describe_open_numbers(
 }
 
 fn is_number(column: &ColumnPreview) -> bool {
-    matches!(
-        column.column_type,
-        Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal)
-    )
+    column.column_type.is_some_and(ColumnType::is_number)
 }
 
 /// Key that reads the text of column `name` as numbers: that of the warning that names the column, and otherwise the

@@ -208,7 +208,7 @@ mod tests {
         };
         let default = NumberEvidence {
             decimal_separator: Some('.'),
-            reason: "default; 2 values with a point of either meaning such as `1.234`".into(),
+            reason: "default; 2 values with an ambiguous point such as `1.234`".into(),
             cell: "1.234".into(),
             number: Some("1.234".into()),
             ..NumberEvidence::default()
@@ -230,7 +230,7 @@ mod tests {
     price          float (declared)  `,`      `.`        `3.287` in line 7 of `b.csv` is read as 3287; \
 declared; 412 values with a decimal comma such as `1.234,56`
     load           float             `.`      none       `1.234` is read as 1.234; \
-default; 2 values with a point of either meaning such as `1.234`
+default; 2 values with an ambiguous point such as `1.234`
     codes          text              -        -          `88,\\n54` stays text; \
 20 values with a decimal comma such as `88,54`
 ";

@@ -110,6 +110,45 @@ fn a_target_of_amounts_outside_of_csv_gets_the_query_that_reads_them() {
     );
 }
 
+/// The query that the warning of amounts with marks advises reads each mark, also behind a currency.
+#[test]
+fn the_query_for_amounts_with_marks_reads_their_signs() {
+    const FORMS: [(&str, &str); 10] = [
+        ("", "# CR"),
+        ("-", "# DR"),
+        ("-", "(#)"),
+        ("-", "#-"),
+        ("-", "# DR USD"),
+        ("-", "# DR \u{20ac}"),
+        ("-", "#\u{20ac}-"),
+        ("-", "# EUR-"),
+        ("", "# USD"),
+        ("", "EUR #"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |row: u32| {
+        let (sign, form) = FORMS[row as usize % FORMS.len()];
+        let amount = format!("{}.25", 100 + row);
+        format!("{sign}{amount},{}", form.replace('#', &amount))
+    };
+    write_table(folder, "amounts.csv", "n,a", 600, row);
+    let source = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"amounts\"\ntype = \"files\"\nurl = \"amounts.csv\"\n";
+    let file = pipeline(folder, source);
+    let landed = run(folder, &["ingest", file, "--json"]).expect(0).json();
+    let warnings = landed["sources"][0]["warnings"].as_array().unwrap();
+    let is_it = |w: &&serde_json::Value| w["code"] == "looks_like_coded_amounts";
+    let found = warnings.iter().find(is_it).unwrap()["message"].as_str();
+    let query = found.unwrap().split("`select").nth(1).unwrap();
+    let query = query.split('`').next().unwrap().replace("COLUMN", "a");
+    let text = format!(
+        "{source}[dataset]\nsql = '''select * from (select{query}) where abs(a - n) < 0.001'''\ntarget = \"n\"\n"
+    );
+    let file = pipeline(folder, &text);
+    let built = run(folder, &["shards", "build", file]).expect(0);
+    assert!(built.stdout.contains("600 read,"), "{built:#?}");
+}
+
 #[test]
 fn a_check_finds_that_few_rows_leave_a_split_empty() {
     let folder = tempfile::tempdir().unwrap();

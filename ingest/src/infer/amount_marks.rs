@@ -1,5 +1,5 @@
 //! Marks of amounts that no key of `csv` reads: codes of currencies, parentheses around negative amounts, minus signs
-//! behind them, signs of debit and credit, and a dash in place of decimals.
+//! behind them, indicators of debit and credit, and a dash in place of decimals.
 
 use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat};
 
@@ -12,17 +12,17 @@ const CURRENCY_CODES: [&str; 22] = [
     "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HUF", "INR", "JPY", "KRW",
     "MXN", "NOK", "NZD", "PLN", "RUB", "SEK", "TRY", "USD", "ZAR",
 ];
-/// Signs of credit and debit behind amounts.
-const SIDES: [&str; 4] = ["CR", "DR", "Cr", "Dr"];
+/// Indicators of credit and debit behind amounts.
+const DEBIT_CREDIT: [&str; 4] = ["CR", "DR", "Cr", "Dr"];
 /// German ones, which are also those of units. They are behind amounts with a decimal comma.
-const GERMAN_SIDES: [&str; 2] = ["H", "S"];
+const GERMAN_DEBIT_CREDIT: [&str; 2] = ["H", "S"];
 /// Dashes in place of decimals, as in `852,-`.
 const DASHES: [&str; 6] = [",--", ",-", ",\u{2013}", ".--", ".-", ".\u{2013}"];
 
-/// Begin of a query that is `-` for negative amounts with such marks, and empty for others. Debit is negative, as in
-/// statements of banks.
-pub(super) const SIGN_SQL: &str = "concat(case when regexp_like(\"COLUMN\", '[(]|-.*[0-9]|[0-9] *-|(D[Rr]|S) *$') then '-' \
-     else '' end, ";
+/// Start of an SQL expression that puts `-` before negative amounts with such marks. Debit is negative, as in statements
+/// of banks. A currency may be behind the other mark.
+pub(super) const SIGN_SQL: &str = "concat(case when regexp_like(\"COLUMN\", \
+     '[(]|-.*[0-9]|[0-9][^0-9,.]*-|(D[Rr]|S) *([^A-Za-z]|[A-Z]{3})? *$') then '-' else '' end, ";
 
 /// Decimal separator of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ enum AmountMark {
     Sign,
     /// A mark that no key reads.
     Other,
-    /// One of [`GERMAN_SIDES`].
+    /// One of [`GERMAN_DEBIT_CREDIT`].
     GermanSide,
 }
 
@@ -96,10 +96,10 @@ fn strip_mark(text: &str) -> Option<(&str, AmountMark)> {
         let number = text.strip_prefix(*code);
         number.or_else(|| text.strip_suffix(*code))
     });
-    if let Some(inside) = coded.or_else(|| SIDES.iter().find_map(strip_side)) {
+    if let Some(inside) = coded.or_else(|| DEBIT_CREDIT.iter().find_map(strip_side)) {
         return Some((inside, AmountMark::Other));
     }
-    if let Some(inside) = GERMAN_SIDES.iter().find_map(strip_side) {
+    if let Some(inside) = GERMAN_DEBIT_CREDIT.iter().find_map(strip_side) {
         return Some((inside, AmountMark::GermanSide));
     }
     let signed = text.strip_prefix(is_currency_sign);

@@ -116,10 +116,8 @@ pub(super) struct DecimalSigns {
     pub(super) several_points: u64,
     /// Cells with several groups behind commas.
     pub(super) several_commas: u64,
-    /// Cells that are read as numbers and have Indian groups, such as `4,05,638`, and such cells with other groups,
-    /// such as `405,638`. Groups such as those of `5,638` are both and count for none.
-    pub(super) group_systems: [u64; 2],
-    /// First cell of each of them in byte order.
+    /// First cell in byte order that is read as a number and has Indian groups, such as `4,05,638`, and the first one
+    /// with other groups, such as `405,638`. Groups such as those of `5,638` are both and count for none.
     pub(super) system_samples: [Option<String>; 2],
     /// Cells with points before groups that are no numbers with the separators of `csv`.
     pub(super) unread_groups: u64,
@@ -174,7 +172,6 @@ impl DecimalSigns {
                 if kind.is_number()
                     && let Some(system) = group_system(text)
                 {
-                    self.group_systems[system] += 1;
                     keep_first(&mut self.system_samples[system], text, true);
                 }
                 (&mut self.comma_groups, &mut self.file.comma_groups, 3)

@@ -153,6 +153,12 @@ mod tests {
             (&["(3,220.01)", "3,213.46"], "coded_amounts", query),
             (&["(3,220.01)", "(5)"], "coded_amounts", query),
             (&["(500)", "1200", "800"], "coded_amounts", query),
+            // Each separator is shown, so neither query reads all of them.
+            (
+                &["(1.234,56)", "(1,234.56)", "(2,345.67)"],
+                "coded_amounts",
+                "; for a decimal comma, write",
+            ),
         ] {
             let found = infer(cells);
             let [warning] = &found.warnings[..] else {

@@ -34,7 +34,7 @@ impl ColumnCounts {
         context: EvidenceContext<'_>,
     ) -> Option<NumberEvidence> {
         let is_read = match r#type? {
-            ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal => true,
+            found if found.is_number() => true,
             ColumnType::Utf8 if !is_type_declared => false,
             _ => return None,
         };
@@ -114,7 +114,7 @@ impl ColumnCounts {
         Some(read.unwrap_or((first.0, first.1, None)))
     }
 
-    /// Cells that show separators, with their number, and otherwise those of either meaning.
+    /// Cells that show separators, with their number, and otherwise ambiguous ones.
     fn list_evidence(&self, deciding: &DecidingCells) -> String {
         let signs = &self.decimal_signs;
         let [comma, point, point_groups, comma_groups] = &signs.samples;
@@ -134,16 +134,8 @@ impl ColumnCounts {
             ),
         ];
         let open = [
-            (
-                signs.comma_groups,
-                comma_groups,
-                "a comma of either meaning",
-            ),
-            (
-                signs.point_groups,
-                point_groups,
-                "a point of either meaning",
-            ),
+            (signs.comma_groups, comma_groups, "an ambiguous comma"),
+            (signs.point_groups, point_groups, "an ambiguous point"),
         ];
         let describe = |(count, cell, words): (u64, &Option<String>, &str)| {
             let cell = shorten(cell.as_deref()?, SHOWN);
@@ -159,7 +151,7 @@ impl ColumnCounts {
         if let (true, Some((cell, _))) = (notes.is_empty(), &self.signed_cells.sample) {
             let values = counted(self.signed_cells.count, "value");
             let cell = shorten(cell, SHOWN);
-            notes.push(format!("{values} with other signs such as `{cell}`"));
+            notes.push(format!("{values} with other marks such as `{cell}`"));
         }
         let mut text = notes.join(", ");
         let others = [
@@ -295,14 +287,12 @@ mod tests {
         check(
             &["$1,008", "$5"],
             ENGLISH,
-            Some(
-                "., $1,008 -> 1008: declared; 1 value with a comma of either meaning such as `$1,008`",
-            ),
+            Some("., $1,008 -> 1008: declared; 1 value with an ambiguous comma such as `$1,008`"),
         );
         check(
             &["18'194", "5"],
             [None, Some('\'')],
-            Some(".' 18'194 -> 18194: declared; 1 value with other signs such as `18'194`"),
+            Some(".' 18'194 -> 18194: declared; 1 value with other marks such as `18'194`"),
         );
     }
 
@@ -323,15 +313,13 @@ mod tests {
         check(
             &["1.234 5", "5.678 6"],
             DEFAULT,
-            Some(
-                ".- 1.234 -> 1.234: default; 2 values with a point of either meaning such as `1.234`",
-            ),
+            Some(".- 1.234 -> 1.234: default; 2 values with an ambiguous point such as `1.234`"),
         );
         check(
             &["2,645 88,54", "4,640 31,38"],
             DEFAULT,
             Some(
-                "-- 2,645 -> text: 2 values with a comma of either meaning such as `2,645`; \
+                "-- 2,645 -> text: 2 values with an ambiguous comma such as `2,645`; \
                  `31,38` in `c1` shows a decimal comma",
             ),
         );
@@ -339,7 +327,7 @@ mod tests {
             &["3.287 88,54", "8.855 31,38"],
             GERMAN,
             Some(
-                ",. 3.287 -> 3287: declared; 2 values with a point of either meaning such as `3.287`; \
+                ",. 3.287 -> 3287: declared; 2 values with an ambiguous point such as `3.287`; \
                  `31,38` in `c1` shows a decimal comma",
             ),
         );
@@ -354,7 +342,7 @@ mod tests {
             ),
             (
                 &["17%", "5%"],
-                "-- 17% -> text: 2 values with other signs such as `17%`",
+                "-- 17% -> text: 2 values with other marks such as `17%`",
             ),
             (
                 &["€1.234,56"],
@@ -362,7 +350,7 @@ mod tests {
             ),
             (
                 &["(500)", "1200"],
-                "-- (500) -> text: 1 value with other signs such as `(500)`",
+                "-- (500) -> text: 1 value with other marks such as `(500)`",
             ),
             (
                 &["1,234,567"],

@@ -245,7 +245,7 @@ impl ColumnFindings {
         !self.decimal_commas.is_empty() && is_grouped && !has_points
     }
 
-    /// The cell that decides about commas of either meaning, for a message about a decimal comma; empty if each
+    /// The cell that decides about ambiguous commas, for a message about a decimal comma; empty if each
     /// column shows its own.
     pub(super) fn explain_deciding_comma(&self) -> String {
         let cell = self.deciding.comma.as_deref();
@@ -423,7 +423,7 @@ mod tests {
         let found = infer(&[&["88,54 2,64", "31,38 4,6"]], None);
         let warning = &found.warnings[0];
         assert!(!warning.message.contains("shows the comma"), "{warning:?}");
-        // So it is with points of either meaning.
+        // So it is with ambiguous points.
         let found = infer(&[&["88,54 2.645", "31,38 4.640"]], None);
         let warnings: Vec<&Warning> = found.warnings.iter().collect();
         let points = warnings.iter().find(|warning| warning.code == POINTS);

@@ -84,7 +84,7 @@ impl DecidingCells {
         let comma = find(|signs| signs.commas > 0 && signs.points == 0, 0);
         Self {
             comma: comma
-                .or_else(groups)
+                .or_else(|| groups().filter(|_| config.csv.decimal_separator != Some('.')))
                 .or_else(|| find(DecimalSigns::are_surely_mixed, 0)),
             point: find(|signs| signs.points > 0 && signs.commas == 0, 1),
         }

@@ -135,13 +135,16 @@ impl ColumnCounts {
             return;
         }
         let [commas, points] = marked.decimals;
-        let is_comma = match (commas + signs.commas, points + signs.points) {
-            (0, 0) => rules.separators.has_commas && !rules.separators.has_points,
-            (commas, points) => commas > points,
+        let [is_comma, is_point] = match (commas + signs.commas, points + signs.points) {
+            (0, 0) => {
+                let is_comma = rules.separators.has_commas && !rules.separators.has_points;
+                [is_comma, !is_comma]
+            }
+            (commas, points) => [commas > 0, points > 0],
         };
         findings.coded_amounts.push(named);
         findings.has_comma_amounts |= is_comma;
-        findings.has_point_amounts |= !is_comma;
+        findings.has_point_amounts |= is_point;
     }
 
     /// Returns true if nearly all cells are numbers, some with a decimal point that is none with the decimal separator
