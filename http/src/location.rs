@@ -48,7 +48,7 @@ pub fn without_users_of_urls(message: &str) -> Cow<'_, str> {
         let letters = shown[..mark].bytes().rev();
         let letters = letters.take_while(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b));
         let begin = mark - letters.count();
-        let ends = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '<' | '>');
+        let ends = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '<' | '>');
         let end = shown[from..].find(ends).map_or(shown.len(), |at| from + at);
         if let Some(user) = user_info(&shown[begin..end]) {
             let user = begin + user.start..begin + user.end;
@@ -127,6 +127,7 @@ mod tests {
                 "`http://u:pw@h:81/a.csv` is equal to `http://u:pw@h:81/b.csv`, which was read before",
                 "`http://h:81/a.csv` is equal to `http://h:81/b.csv`, which was read before",
             ),
+            ("`http://u:pa'ss@h/a` is gone", "`http://h/a` is gone"),
             (
                 "(s3://KEY:se/cr+t@bucket/x) and a@b",
                 "(s3://bucket/x) and a@b",

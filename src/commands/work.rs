@@ -221,17 +221,23 @@ impl<'a> PipelineWork<'a> {
             feedline_ingest::Error::Config { key, reason } => {
                 let is_set = |name: &str| self.tools.environment.is_set(name);
                 let reason = name_other_variables(reason, &self.loaded.config, is_set);
+                let reason = self.mask(&reason);
                 self.loaded.error(&key, reason).into()
             }
             error => self.mask_error(error),
         }
     }
 
+    /// Masks the secrets of the sources in a message.
+    fn mask(&self, message: &str) -> String {
+        let secrets = &*self.tools.environment;
+        feedline_ingest::mask_message(&self.loaded.config, secrets, message)
+    }
+
     /// Masks the secrets of the sources in an error. Without them it keeps its type.
     fn mask_error(&self, error: feedline_ingest::Error) -> anyhow::Error {
         let message = message_with_causes(&error);
-        let (config, secrets) = (&self.loaded.config, &*self.tools.environment);
-        let masked = feedline_ingest::mask_message(config, secrets, &message);
+        let masked = self.mask(&message);
         match masked == message {
             true => error.into(),
             false => MaskedError {

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_no_path_is_named_with_a_way_on_and_not_retried() {
+    fn a_key_that_is_no_path_is_named_with_a_remedy_and_not_retried() {
         for (key, part) in [
             (
                 "in//a.csv",

@@ -36,8 +36,12 @@ pub(crate) fn sent_secrets(request: &HttpRequest) -> Vec<String> {
             // A token or the parts of a signature, behind the scheme if there is one.
             let parts = text.split_once(' ').map_or(text, |(_, parts)| parts);
             let parts = parts.split([' ', ',']).filter(|part| !part.is_empty());
-            let secret = |part: &str| part.strip_prefix("Signature=").unwrap_or(part).to_owned();
-            secrets.extend(parts.map(secret));
+            for part in parts {
+                // Signatures of S3 have a name, and those of Azure are behind the account.
+                let part = part.strip_prefix("Signature=").unwrap_or(part);
+                let behind = part.rsplit_once(':').map(|(_, behind)| behind);
+                secrets.extend([part].into_iter().chain(behind).map(str::to_owned));
+            }
         } else if value.is_sensitive() || is_secret(name.as_str(), text) {
             secrets.push(text.to_owned());
         }
@@ -123,6 +127,14 @@ mod tests {
         let token = HeaderValue::from_static("token-3");
         request.headers_mut().insert(AUTHORIZATION, token);
         assert!(sent_secrets(&request).contains(&"token-3".to_owned()));
+        let shared = HeaderValue::from_static("SharedKey account:c2ln=");
+        request.headers_mut().insert(AUTHORIZATION, shared);
+        for secret in ["account:c2ln=", "c2ln="] {
+            assert!(
+                sent_secrets(&request).contains(&secret.to_owned()),
+                "{secret}"
+            );
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_a_message_of_the_store_is_named_with_a_way_on() {
+    fn a_status_without_a_message_of_the_store_is_named_with_a_remedy() {
         for method in [Method::GET, Method::HEAD] {
             for status in [400, 402, 407, 409, 416, 418, 423, 451] {
                 let reason = check(&method, false, status).unwrap_err();

@@ -60,14 +60,15 @@ impl Asking {
                 return Ok(answer);
             }
             let is_gone = [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&status);
-            let url = redacted_location(url.as_str());
             // A server that lists all levels has left out the members of a folder that it refuses.
             if is_gone || (walk.lists_all && status == StatusCode::FORBIDDEN) {
-                tracing::warn!(url, %status, "the server lists a folder and not its files: none of them are read");
+                // The report of the listing names it.
+                tracing::debug!(%status, "the server lists a folder and not its files");
                 left_out.insert(folder, status.as_u16());
                 continue;
             }
             if !status.is_success() {
+                let url = redacted_location(url.as_str());
                 return Err(refused(format!(
                     "`PROPFIND` of the folder `{url}` below it got status {status}; {NO_ACCESS}"
                 )));
