@@ -72,7 +72,9 @@ pub(super) fn check_hosts(hosts: &[String]) -> Result<(), Error> {
     };
     // Without a user and a password.
     let shown = text.rsplit('@').next().unwrap_or_default();
-    let reason = format!("`{shown}` is no host; {advice}");
+    let reason = format!(
+        "`{shown}` is no host; {advice} (after rows have landed, this needs `feedline ingest reset`)"
+    );
     Err(Error::config(format!("crawl.hosts.{i}"), reason))
 }
 

@@ -113,7 +113,7 @@ impl RobotsWarnings {
             false => "",
         };
         let message = format!(
-            "the robots.txt of {}{more} cannot be read, so these URLs are rejected and no page of the host is requested; a repeated crawl (`crawl.refresh = \"if_changed\"`) requests them again; leave a host out with `crawl.deny`, or set this key to false to ignore its rules{earlier}",
+            "the robots.txt of {}{more} cannot be read, so these URLs are rejected and no page of these hosts is requested; a repeated crawl (`crawl.refresh = \"if_changed\"`) requests them again; leave a host out with `crawl.deny`, or set this key to false to ignore its rules{earlier}",
             named.join(", ")
         );
         let warning = Warning::new(ROBOTS_UNREACHABLE, message).with_key(ROBOTS_KEY);

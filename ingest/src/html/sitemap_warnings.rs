@@ -9,6 +9,7 @@ use url::Url;
 
 use super::{
     fetcher::{CRAWL_DELAY, NOT_FOUND, ROBOTS},
+    robots_failure::ROBOTS_UNREACHABLE,
     sitemap::is_robots_txt,
     visit::Visit,
 };
@@ -26,6 +27,8 @@ const KEY: &str = "crawl.sitemaps";
 const HOSTS_KEY: &str = "crawl.hosts";
 /// Most hosts of a sitemap that a message names.
 const NAMED_HOSTS: usize = 5;
+/// Most sitemaps that a message names.
+const NAMED_SITEMAPS: usize = 5;
 /// Remedy after rows have landed.
 const LATER: &str = "before rows land (afterwards with `feedline ingest reset`)";
 
@@ -33,18 +36,44 @@ const LATER: &str = "before rows land (afterwards with `feedline ingest reset`)"
 /// visits all sitemaps and finds no such one.
 #[derive(Debug, Default)]
 pub(super) struct SitemapWarnings {
-    /// Addresses of absent sitemaps for messages, in the order of the visits.
-    missing: Vec<String>,
+    /// Addresses of absent sitemaps for messages.
+    missing: NamedSitemaps,
     /// Addresses of others, each with the reason.
-    empty: Vec<String>,
+    empty: NamedSitemaps,
     /// Addresses of those with URLs of other hosts, each with the number of URLs by host.
-    of_other_hosts: Vec<String>,
+    of_other_hosts: NamedSitemaps,
     /// True if an earlier run has visited the first URLs of the crawl.
     is_resumed: bool,
     /// True if a visit failed, so that its sitemap may be absent or empty.
     has_unknown: bool,
     /// Changes of the warnings since they were taken, at most one of each code.
     changes: Vec<WarningChange>,
+}
+
+/// The first sitemaps of a warning in the order of the visits, and the number of all.
+#[derive(Debug, Default)]
+struct NamedSitemaps {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl NamedSitemaps {
+    fn add(&mut self, text: String) {
+        self.count += 1;
+        if self.first.len() < NAMED_SITEMAPS {
+            self.first.push(text);
+        }
+    }
+
+    /// The names with a verb behind them: `of_one` or `of_many`.
+    fn with_verb(&self, of_one: &str, of_many: &str) -> String {
+        let names = self.first.join(", ");
+        match (self.count, self.count - self.first.len()) {
+            (1, _) => format!("{names} {of_one}"),
+            (_, 0) => format!("{names} {of_many}"),
+            (_, more) => format!("{names} and {more} more {of_many}"),
+        }
+    }
 }
 
 impl SitemapWarnings {
@@ -72,6 +101,10 @@ impl SitemapWarnings {
             Visit::Sitemap(..) => "it has no `url` with a `loc`",
             Visit::Failed {
                 is_transient: true, ..
+            }
+            | Visit::Failed {
+                reason: ROBOTS_UNREACHABLE,
+                ..
             } => {
                 self.has_unknown = true;
                 return;
@@ -109,14 +142,10 @@ impl SitemapWarnings {
             "sitemap `{name}` has URLs of hosts that are not of this crawl: {hosts}; {urls} in all"
         );
         self.of_other_hosts
-            .push(format!("`{name}` ({hosts}; {urls} in all)"));
-        let have = match self.of_other_hosts.len() {
-            1 => "has",
-            _ => "have",
-        };
+            .add(format!("`{name}` ({hosts}; {urls} in all)"));
         let message = format!(
-            "{} {have} URLs of hosts that are not of this crawl, so these are not requested; if they should be, name the hosts in this key, {LATER}; otherwise exclude them with `crawl.deny`, such as `https://www.example.org/`{}",
-            self.of_other_hosts.join(", "),
+            "{} URLs of hosts that are not of this crawl, so these are not requested; if they should be, name the hosts in this key, {LATER}; otherwise exclude them with `crawl.deny`, such as `https://www.example.org/`{}",
+            self.of_other_hosts.with_verb("has", "have"),
             self.earlier()
         );
         self.raise(SITEMAP_OF_OTHER_HOSTS, HOSTS_KEY, message);
@@ -128,14 +157,10 @@ impl SitemapWarnings {
             key = KEY,
             "sitemap `{name}` does not exist (404 or 410)"
         );
-        self.missing.push(format!("`{name}`"));
-        let do_not = match self.missing.len() {
-            1 => "does not",
-            _ => "do not",
-        };
+        self.missing.add(format!("`{name}`"));
         let message = format!(
-            "{} {do_not} exist (404 or 410), so pages that are named there only are not found; restore it, or correct this key, or the robots.txt or sitemap that names it, {LATER}{}",
-            self.missing.join(", "),
+            "{} exist (404 or 410), so pages that are named there only are not found; restore it, or correct this key, or the robots.txt or sitemap that names it, {LATER}{}",
+            self.missing.with_verb("does not", "do not"),
             self.earlier()
         );
         self.raise(MISSING_SITEMAP, KEY, message);
@@ -147,14 +172,10 @@ impl SitemapWarnings {
             key = KEY,
             "sitemap `{name}` gives no URL: {reason}"
         );
-        self.empty.push(format!("`{name}` ({reason})"));
-        let give = match self.empty.len() {
-            1 => "gives",
-            _ => "give",
-        };
+        self.empty.add(format!("`{name}` ({reason})"));
         let message = format!(
-            "{} {give} no URL, so pages that only a sitemap names may not be found; if there should be some, correct the sitemap or robots.txt, or this key, {LATER}{}",
-            self.empty.join(", "),
+            "{} no URL, so pages that only a sitemap names may not be found; if there should be some, correct the sitemap or robots.txt, or this key, {LATER}{}",
+            self.empty.with_verb("gives", "give"),
             self.earlier()
         );
         self.raise(EMPTY_SITEMAP, KEY, message);
@@ -185,7 +206,7 @@ impl SitemapWarnings {
             (EMPTY_SITEMAP, &self.empty),
             (SITEMAP_OF_OTHER_HOSTS, &self.of_other_hosts),
         ] {
-            if names.is_empty() {
+            if names.count == 0 {
                 self.changes.push(WarningChange::Lift(code));
             }
         }
@@ -229,6 +250,31 @@ mod tests {
             is_index,
         };
         Visit::Sitemap(sitemap, None)
+    }
+
+    #[test]
+    fn the_first_sitemaps_are_named_and_the_others_counted() {
+        let mut names = NamedSitemaps::default();
+        let mut with = |name: &str| {
+            names.add(format!("`{name}`"));
+            names.with_verb("has", "have")
+        };
+        assert_eq!(with("a"), "`a` has");
+        assert_eq!(with("b"), "`a`, `b` have");
+        for name in ["c", "d", "e"] {
+            with(name);
+        }
+        assert_eq!(with("f"), "`a`, `b`, `c`, `d`, `e` and 1 more have");
+    }
+
+    #[test]
+    fn a_sitemap_without_a_known_robots_txt_leaves_the_warnings() {
+        let unknown = Visit::Failed {
+            reason: ROBOTS_UNREACHABLE,
+            error: Error::Archived("501".into()),
+            is_transient: false,
+        };
+        assert_eq!(held(false, &[unknown]), [MISSING_SITEMAP, EMPTY_SITEMAP]);
     }
 
     #[test]
