@@ -56,7 +56,7 @@ pub(crate) fn find_wrong_count(before: EntryTotals, entry: &CommitEntry) -> Opti
     ))
 }
 
-/// The same of an entry that lands a batch.
+/// First wrong count of an entry that lands a batch.
 fn find_wrong_batch(before: EntryTotals, entry: &CommitEntry) -> Option<String> {
     let counts = &entry.counts;
     let files = [

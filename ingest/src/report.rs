@@ -12,7 +12,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    backfill::{ListedValues, slices_report},
+    backfill::{ListedValues, has_failed_values, slices_report},
     batch::rejects::{self, ENCODING, describe, keys_of},
     column_warnings::{RecordColumns, warn_of_columns},
     error::Error,
@@ -54,7 +54,7 @@ pub(crate) async fn source_report(
         .unwrap_or_default();
     let status = match last.map(|entry| &entry.state.position) {
         None => "empty",
-        Some(position @ Position::Done { .. }) if !has_failed(position) => "complete",
+        Some(position @ Position::Done { .. }) if !has_failed_values(position) => "complete",
         Some(_) if last.is_some_and(|entry| entry.state.not_before_unix_s.is_some()) => "deferred",
         Some(_) => "partial",
     };
@@ -111,12 +111,6 @@ pub(crate) async fn source_report(
         delta: Vec::new(),
         error: None,
     }
-}
-
-/// Returns true if requests of some values of a list failed, and the next run sends them again.
-fn has_failed(position: &Position) -> bool {
-    let ledger = position.ledger();
-    ledger.is_some_and(|ledger| !ledger.failed.is_empty())
 }
 
 /// Configuration keys of those of the `reasons` that have some; `csv.encoding` only for records

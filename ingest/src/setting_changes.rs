@@ -332,7 +332,7 @@ fn effect(
             } else if is_files {
                 Err("files are known by their addresses, so those of another folder would all be read as new ones".to_owned())
             } else if may_drop_user_info(change, config) {
-                Err("the values of its query are known by a hash, which has a user and a password before the host too; if only these were removed, run once with `auth = { type = \"basic\", user = \"USER\", password = { env = \"VARIABLE\" } }` of the same two, and it counts as the same URL".to_owned())
+                Err("another query may be another source, and its cursors are others; values of a query are known by a hash, which includes a user and a password before the host: if only these were removed, run once with `auth = { type = \"basic\", user = \"USER\", password = { env = \"VARIABLE\" } }` of the same two, and it counts as the same URL".to_owned())
             } else {
                 Err("another address may be another source, and its cursors are others".to_owned())
             }

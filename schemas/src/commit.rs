@@ -144,7 +144,7 @@ impl CommitEntry {
 
     /// Oldest format version whose builds may read the entry and resume from it: older ones know neither what
     /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are, nor the bound after an
-    /// `interrupted` run of pages.
+    /// `interrupted` run of pages, nor that `failed` values may have landed some records.
     #[must_use]
     pub fn oldest_reader(&self) -> u32 {
         let has_new = !self.compacted.is_empty()
@@ -156,7 +156,12 @@ impl CommitEntry {
                 .state
                 .position
                 .run()
-                .is_some_and(|run| run.interrupted.is_some());
+                .is_some_and(|run| run.interrupted.is_some())
+            || self
+                .state
+                .position
+                .ledger()
+                .is_some_and(|ledger| !ledger.failed.is_empty());
         match has_new {
             true => COMMIT.version,
             false => COMMIT_MIN_READER,

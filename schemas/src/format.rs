@@ -23,7 +23,7 @@ const BUILD: &str = "build the dataset again with `feedline shards build PIPELIN
 const TRAIN: &str = "train again with `feedline train PIPELINE.toml`";
 
 /// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one;
-/// version 3 has `compacted`, `rewound_to`, `expired`, `marks`, `page_records`, `interrupted` and further counts of
+/// version 3 has `compacted`, `rewound_to`, `expired`, `marks`, `page_records`, `interrupted`, `failed` and further counts of
 /// `presence`.
 pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",

@@ -84,7 +84,7 @@ pub async fn reread(
     };
     let found = found.map_err(|e| amending.under(e))?;
     let existing = found.as_deref().map(urls_of);
-    if let Some(existing) = &existing {
+    if let Some(existing) = existing.as_ref().filter(|_| amending.config.is_web()) {
         check_missing(&amending, what, existing).await?;
     }
     if !dry_run {

@@ -106,7 +106,7 @@ pub async fn reset(
     Ok(report)
 }
 
-/// Paths of what runs have stored beside the log.
+/// Paths of the failed runs and of the warnings of the last run, where they exist.
 async fn find_run_files(landing: &Store) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for path in [FAILED_RUNS, WARNINGS_FILE] {
@@ -117,7 +117,7 @@ async fn find_run_files(landing: &Store) -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// Removes what runs have stored beside the log: no row that it is about counts after a reset.
+/// Removes the failed runs and the warnings of the last run: their rows no longer count.
 async fn forget_runs(landing: &Store) -> Result<(), Error> {
     failures::forget(landing).await?;
     run_warnings::forget(landing).await

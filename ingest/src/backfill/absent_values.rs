@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use feedline_schemas::{
-    commit::{Interval, Ledger},
+    commit::{Interval, Ledger, Position},
     count::counted,
     report::Warning,
 };
@@ -22,10 +22,9 @@ use super::{
 const MOST: usize = 2_000;
 
 impl Plan {
-    /// Returns the ledger after the server did not know the current slice and value.
+    /// Returns the ledger after the server did not know the current slice and value. A value whose requests
+    /// failed before stays a failed one: it may have landed some of its records.
     pub(crate) fn advance_absent(&self, mut ledger: Ledger) -> Ledger {
-        let value = ledger.value;
-        ledger.failed.retain(|failed| *failed != value);
         if let Some(slice) = ledger.slice {
             let before = of_value(&ledger.absent, ledger.value);
             let target = Intervals::of([ledger.target]);
@@ -76,6 +75,12 @@ pub(super) fn failed_parts(ledger: &Ledger) -> impl Iterator<Item = (u64, Interv
     })
 }
 
+/// Returns true if requests of some values failed, and the next run sends them again.
+pub(crate) fn has_failed_values(position: &Position) -> bool {
+    let ledger = position.ledger();
+    ledger.is_some_and(|ledger| !ledger.failed.is_empty())
+}
+
 /// Returns true if the pass after `ledger`, or the one that it is in, requests values again whose
 /// requests failed in an earlier pass. They may have landed some of their records.
 pub(crate) fn rereads_failed(ledger: &Ledger) -> bool {
@@ -122,13 +127,13 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
 /// Warns of values whose requests failed the last time.
 pub(crate) fn warn_of_failed(ledger: &Ledger) -> Option<Warning> {
     let count = failed_parts(ledger).count() as u64;
-    let (them, their) = match count {
+    let [them, their, they, fail] = match count {
         0 => return None,
-        1 => ("it", "its"),
-        _ => ("them", "their"),
+        1 => ["it", "its", "it", "fails"],
+        _ => ["them", "their", "they", "fail"],
     };
     let message = format!(
-        "the last requests of {} failed, and {their} records since then are missing; each later run requests {them} again, and ends with an error while they fail",
+        "the last requests of {} failed, and {their} records since then are missing; each later run requests {them} again, and ends with an error if {they} {fail} again",
         counted(count, "value")
     );
     Some(Warning::new("values_failed", message).with_key("for_each"))

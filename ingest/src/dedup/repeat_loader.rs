@@ -76,6 +76,8 @@ impl RepeatLoader {
         let mut run = page_run(log.last(), incremental.as_ref(), &highs, is_again, now)?;
         if let Some(run) = run.as_mut().filter(|_| config.for_each.is_some()) {
             (run.since, run.ahead) = (None, Vec::new());
+            // A pass that requests failed values again has the number of the pass in which they failed.
+            run.number += u64::from(run.ledger.as_deref().is_some_and(rereads_failed));
         }
         let key = key_columns(config);
         let (known, files) = match &run {

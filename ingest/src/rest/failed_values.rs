@@ -68,7 +68,7 @@ impl FailedValues {
             Some((last, failed)) => (
                 failed,
                 format!(
-                    "and then `{}`, the {MOST_IN_A_ROW}th in a row: the next run begins with it, and the values behind it were not requested",
+                    "and then `{}`, the {MOST_IN_A_ROW}th in a row: the next run begins with it, and the values after it were not requested",
                     last.escape_debug()
                 ),
             ),

@@ -146,10 +146,10 @@ async fn replay_source(
     run.tape = Some(Arc::clone(&tape));
     let asked = offline(config);
     let mut opened: Option<Box<dyn Source>> = None;
-    for (index, entry) in entries.iter().enumerate().skip(done) {
+    for entry in entries.iter().skip(done) {
         tape.load(archive, entry).await?;
         let mut begin = run.position();
-        if is_resumed(config, entries, index) {
+        if is_resumed(entry) {
             note_interruption(config, &mut begin);
         }
         // A run after a complete one was another process.
@@ -190,16 +190,10 @@ async fn replay_source(
     Ok(report)
 }
 
-/// Returns true if the archived run resumed an incremental page run with the entry at `index`.
-fn is_resumed(config: &SourceConfig, entries: &[CommitEntry], index: usize) -> bool {
-    let noted = entries
-        .get(index)
-        .and_then(|entry| entry.state.position.run());
-    let is_noted = noted.is_some_and(|run| run.interrupted.is_some());
-    // A batch may end in the pages of another value, which were not interrupted.
-    let run_id = |index: usize| entries.get(index).map(|entry| entry.run_id.as_str());
-    let is_other = index.checked_sub(1).and_then(run_id) != run_id(index);
-    is_noted || (config.for_each.is_some() && is_other)
+/// Returns true if the archived run resumed an incremental page run with the `entry`.
+fn is_resumed(entry: &CommitEntry) -> bool {
+    let run = entry.state.position.run();
+    run.is_some_and(|run| run.interrupted.is_some())
 }
 
 /// Refuses a log that is not a complete or partial replay of these entries; `own` are the pages of

@@ -238,7 +238,7 @@ fn without_value(reason: &str) -> String {
     }
 }
 
-/// The key without letters, as TOML writes it.
+/// The empty key, as TOML writes it.
 const EMPTY_KEY: &str = "\"\"";
 
 /// serde's path stops at the table for an unknown or missing field, whose name is in the message.
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_letters_is_named_as_toml_writes_it() {
+    fn an_empty_key_is_named_as_toml_writes_it() {
         for (text, expected) in [
             ("[\"\"]\n", "p.toml:1: `\"\"`: unknown key ``"),
             (

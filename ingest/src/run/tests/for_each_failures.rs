@@ -3,7 +3,7 @@
 use std::sync::{Mutex, atomic::AtomicBool};
 
 use feedline_schemas::{
-    config::{Bounded, PaginationKind, Refresh, load},
+    config::{Bounded, MissingValue, PaginationKind, Refresh, load},
     report::SlicesReport,
 };
 
@@ -140,7 +140,7 @@ async fn ten_values_that_fail_in_a_row_end_the_source_and_the_next_run_continues
         assert!(error.contains(part), "{error}");
         let last = requested.last().unwrap();
         let part = format!(
-            "and then `{last}`, the 10th in a row: the next run begins with it, and the values behind it were not requested"
+            "and then `{last}`, the 10th in a row: the next run begins with it, and the values after it were not requested"
         );
         assert!(error.contains(&part), "{error}");
         assert_eq!(asked(&server, first), requested);
@@ -225,6 +225,82 @@ async fn pages_of_a_value_that_failed_in_an_interrupted_pass_land_once() {
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.status.as_str()), (51, "complete"));
     assert_eq!(landed_numbers(&root).await, (0..51).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_interrupted_pass_over_failed_values_lands_their_pages_once() {
+    let mut interrupted = 0;
+    for batches in 0..40 {
+        let failing: Failing = Arc::new(Mutex::new(vec!["B", "C"]));
+        let server = start_long_values(&failing).await;
+        let mut config = config_of(&server, PaginationKind::Offset, &["A", "B", "C"]);
+        set_key(&mut config, "page_size", 7);
+        config.refresh = Refresh::IfChanged;
+        config.batch.pages = Bounded::literal::<1>();
+        config.batch.dedup_window = Some(1);
+        let root = Store::memory();
+        ingest_once(&root, &config).await.unwrap_err();
+        failing.lock().unwrap().clear();
+        let rule = rule(Operation::Create, "log/", Effect::FailBefore, batches, 99);
+        let dies = root.with_faults(Faults::new(vec![rule]));
+        let died = ingest_once(&dies, &config).await.is_err();
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!(
+            (report.rows, report.status.as_str()),
+            (51, "complete"),
+            "{batches}"
+        );
+        assert_eq!(
+            landed_numbers(&root).await,
+            (0..51).collect::<Vec<_>>(),
+            "{batches}"
+        );
+        if !died {
+            break;
+        }
+        interrupted += 1;
+    }
+    assert!((4..40).contains(&interrupted), "{interrupted}");
+}
+
+#[tokio::test]
+async fn a_failed_value_that_is_absent_once_and_returns_lands_its_pages_once() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let gone = Arc::clone(&is_gone);
+    let fails = Arc::clone(&failing);
+    let server = Scripted::answering(move |_, head| {
+        let offset: i64 = param(head, "offset").map_or(0, |text| text.parse().unwrap());
+        let is_b = param(head, "symbol").as_deref() == Some("B");
+        if is_b && gone.load(Ordering::Relaxed) {
+            return answer("404 No", "");
+        }
+        if is_b && offset == 14 && fails.lock().unwrap().contains(&"B") {
+            return answer("500 Oh", "");
+        }
+        let begin = if is_b { 17 } else { 0 };
+        let items = (offset..(offset + 7).min(17)).map(|i| format!(r#"{{"n": {}}}"#, begin + i));
+        ok(&format!(
+            r#"{{"items": [{}]}}"#,
+            items.collect::<Vec<_>>().join(",")
+        ))
+    })
+    .await;
+    let mut config = config_of(&server, PaginationKind::Offset, &["A", "B"]);
+    set_key(&mut config, "page_size", 7);
+    config.for_each.as_mut().unwrap().missing = MissingValue::Skip;
+    config.batch.dedup_window = Some(1);
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap_err();
+    assert_eq!(landed_numbers(&root).await, (0..31).collect::<Vec<_>>());
+    is_gone.store(true, Ordering::Relaxed);
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (31, "partial"));
+    is_gone.store(false, Ordering::Relaxed);
+    failing.lock().unwrap().clear();
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (34, "complete"));
+    assert_eq!(landed_numbers(&root).await, (0..34).collect::<Vec<_>>());
 }
 
 #[tokio::test]
