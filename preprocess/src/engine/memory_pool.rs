@@ -13,8 +13,9 @@
 //!
 //! A share shrinks when another operator begins, and a sort that holds more than that cannot give
 //! back a part: it may not even grow by the few bytes that it needs to spill. So a refusal must not
-//! depend on when others begin. Whatever can spill may hold the bytes of a merge, begin with a
-//! batch, and grow by a few bytes at any time, all of it together up to three quarters of the limit.
+//! depend on when others begin. Whatever can spill may hold the bytes of a merge at any time. It may
+//! also begin with a batch, and grow by a few bytes, as long as all of it is up to three quarters of
+//! the limit.
 
 use std::{
     fmt,
@@ -29,11 +30,11 @@ use datafusion::{
     },
 };
 
-/// Bytes of padding that a sort may need when it copies its rows, as a part of those that it sets aside for its merge: a batch
-/// is larger.
+/// Part of the bytes that a sort reserves for its merge: it may grow by one in so many for the padding of its rows. A batch is
+/// larger.
 const PADDING: usize = 128;
 
-/// Memory of a first batch, at most, in units of the bytes that a sort sets aside for its merge.
+/// Memory of a first batch, at most, in units of the bytes that a sort reserves for its merge.
 const FIRST_BATCH: usize = 8;
 
 /// Beginning of the name of a reservation for the merge of a sort of the engine.
@@ -46,7 +47,7 @@ const MERGE_OF_PARTITIONS: &str = "SortPreservingMergeExec";
 #[derive(Debug)]
 pub(crate) struct BoundedPool {
     bytes: usize,
-    /// Bytes that a sort sets aside for its merge.
+    /// Bytes that a sort reserves for its merge.
     least: usize,
     /// Number of consumers that share the half for those that can spill.
     sharing: AtomicUsize,

@@ -85,7 +85,7 @@ fn gap_advice(counts: &LongStepCounts) -> Option<String> {
     // A gap is longer than `max_gap`, and the usual steps of no entity are gaps.
     let above = |usual: i64, part: i64| usual.saturating_add(usual / part);
     // Windows may reach over weekends and holidays.
-    let beyond_closed = are_holes.then(|| above(longest_closed, 4));
+    let beyond_closed = are_holes.then(|| above(longest_closed.max(longest_usual), 4));
     let beyond_usual = [2, 4].map(|part| above(longest_usual, part));
     let mut limits = beyond_closed.into_iter().chain(beyond_usual);
     let limit = limits.find(|limit| *limit < longest).and_then(rounded);
@@ -335,6 +335,23 @@ mod tests {
         ] {
             assert!(found.contains(part), "{part}: {found}");
         }
+        // No step is over closed days alone.
+        let none_closed = LongStepCounts {
+            over_closed: 0,
+            longest_closed: 0,
+            ..counts
+        };
+        let found = long_steps("at", &none_closed, None).unwrap().message;
+        let part = "set `dataset.series.max_gap`, such as `\"1d6h\"`";
+        assert!(found.contains(part), "{found}");
+        // The usual steps of another entity are no gaps.
+        let beside_weekly = LongStepCounts {
+            longest_closed: 3 * DAY,
+            longest_usual: 7 * DAY,
+            ..counts
+        };
+        let found = long_steps("at", &beside_weekly, None).unwrap().message;
+        assert!(found.contains("`\"8d18h\"`"), "{found}");
     }
 
     #[test]

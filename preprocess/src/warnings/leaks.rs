@@ -43,7 +43,7 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
             format!("{factor} x `{}`", shown(name))
         });
         let message = format!(
-            "the target `{target}` is a sum of features in all training rows looked at that have them: {} and a constant, with \
+            "the target `{target}` is a sum of features in the training rows looked at that have them and the features compared with them: {} and a constant, with \
              {residual:.1e} of its variance left; where they are not known before the target is, leave them out with \
              `dataset.drop = [{}]`",
             sum.collect::<Vec<_>>().join(" + "),
@@ -90,7 +90,7 @@ fn describe_leak(leak: &Leak) -> Option<String> {
             fraction * 100.0
         ),
         Leak::MissingNumber { column, explained } => format!(
-            "`{}` (where it is missing explains {:.3} % of the variance)",
+            "`{}` (whether it is missing explains {:.3} % of the variance)",
             shown(column),
             explained * 100.0
         ),

@@ -40,6 +40,13 @@ pub(crate) async fn limit_batches(session: &SessionContext, joins: &[Join]) -> R
     let mut state = state.write();
     let config = state.config_mut();
     let rows = rows_of_batch(config.batch_size(), bytes);
+    if rows < config.batch_size() {
+        tracing::info!(
+            rows,
+            bytes,
+            "batches have fewer rows, since joined cells are large"
+        );
+    }
     *config = config.clone().with_batch_size(rows);
     Ok(())
 }

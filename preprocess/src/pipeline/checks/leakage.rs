@@ -86,12 +86,15 @@ fn find(
         (Cells::Texts(target), Task::Classification) => target_leakage::of_class(&features, target),
         _ => return Ok(Vec::new()),
     };
-    for (name, cells) in &features {
-        let is_found = target_leakage::columns_of(&found).contains(name.as_str());
-        if let (Cells::Numbers(cells), true) = (cells, imputed.contains(name) && !is_found) {
-            found.extend(target_leakage::of_missing(name, cells, &target));
+    let named = target_leakage::columns_of(&found);
+    let missing = features.iter().filter_map(|(name, cells)| match cells {
+        Cells::Numbers(cells) if imputed.contains(name) && !named.contains(name.as_str()) => {
+            target_leakage::of_missing(name, cells, &target)
         }
-    }
+        _ => None,
+    });
+    let missing: Vec<Leak> = missing.collect();
+    found.extend(missing);
     Ok(found)
 }
 
