@@ -313,7 +313,7 @@ impl TruncatedTexts {
             return None;
         }
         let message = format!(
-            "{} longer than the {} that the model reads: {} at their ends have no part in the predictions, as in the dataset",
+            "{} longer than the {} that the model reads: the last {} in all are not read, as in the dataset",
             counted(self.rows, "text"),
             counted(self.length as u64, "token"),
             self.tokens

@@ -271,6 +271,7 @@ fn a_signal_stops_all_ranks_and_any_number_of_them_goes_on() {
     run(folder, &["train", file]).expect(0);
     let expected = weights(folder);
     forget(folder);
+    let mut stops = 0;
     for (ranks, name) in [("4", "TERM"), ("2", "INT")] {
         let saved = files(&folder.join("out/train"));
         let train = ["train", file, "--resume", "--ranks", ranks];
@@ -285,10 +286,12 @@ fn a_signal_stops_all_ranks_and_any_number_of_them_goes_on() {
             break;
         }
         let stopped = stopped.expect(1);
+        stops += 1;
         let said = "error: training was interrupted; resume from `";
         assert!(stopped.stderr.contains(said), "{stopped:#?}");
         assert_eq!(stopped.stderr.matches("error: ").count(), 1, "{stopped:#?}");
     }
+    assert!(stops > 0, "each training ended before its signal");
     run(folder, &["train", file, "--resume"]).expect(0);
     assert_same(folder, &expected, "on 4, 2 and 1 ranks");
 }

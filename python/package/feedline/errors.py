@@ -34,7 +34,7 @@ class ReadError(Error, OSError):
 
 
 class StalledError(Error, TimeoutError):
-    """No batch came for `stall_timeout_s`, or the dataset did not open; the text says which rank waited for what."""
+    """No batch came for `stall_timeout_s`, or the dataset did not open in that time; the text says what was waited for."""
 
 
 class BatchesHeldError(Error, RuntimeError):

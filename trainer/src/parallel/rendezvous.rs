@@ -40,7 +40,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     RankPlace,
     collectives::Ranks,
-    hello::{HELLO_BYTES, Hello, RankRefusal},
+    hello::{HELLO_BYTES, Hello, MAGIC, RankRefusal},
     identity::JobIdentity,
     recv_queue::Patience,
     resume_code::resume_code,
@@ -360,7 +360,12 @@ async fn hear(
     secret: Option<&JobSecret>,
 ) -> Option<Result<Hello, RankRefusal>> {
     let mut bytes = [0; HELLO_BYTES];
-    stream.read_exact(&mut bytes).await.ok()?;
+    let (magic, rest) = bytes.split_at_mut(MAGIC.len());
+    stream.read_exact(magic).await.ok()?;
+    // A hello of another version may be shorter.
+    if *magic == MAGIC {
+        stream.read_exact(rest).await.ok()?;
+    }
     let other = hello.read(&bytes);
     let rank = match &other {
         Ok(other) => Some(other.place.rank),
@@ -414,7 +419,7 @@ impl Guests {
         Err(reason)
     }
 
-    /// Takes connections until all ranks from `first` on have come, as long as `is_due` says so.
+    /// Accepts connections while a rank from `first` on is missing and `is_due` returns true.
     async fn receive_while(
         &mut self,
         is_due: impl Fn(&Self) -> bool,
@@ -450,7 +455,7 @@ impl Guests {
         }
     }
 
-    /// Returns true if a rank from `first` on has not come.
+    /// Returns true if a rank from `first` on has neither joined nor been refused.
     fn misses_any(&self, first: usize) -> bool {
         let mut ranks = self.streams.iter().zip(&self.gone).skip(first);
         ranks.any(|(stream, gone)| stream.is_none() && !gone)

@@ -301,7 +301,7 @@ impl<D: Data> TrainSession<'_, D> {
             tracing::warn!(
                 epoch = self.position.epoch.next().get(),
                 key = "train.patience",
-                "all steps of the epoch were left out: it does not count for `patience`"
+                "no step of the epoch moved the weights: it counts neither for `patience` nor for a plateau schedule"
             );
         }
         let best = self.position.early_stopping.best.clone();

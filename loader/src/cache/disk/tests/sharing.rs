@@ -117,7 +117,7 @@ async fn a_cache_dropped_while_another_has_the_folder_locked_gives_its_leases_ba
         let early = is_dropped.recv_timeout(Duration::from_millis(30));
         let is_early = early.is_ok();
         lock.unlock().unwrap();
-        // On a busy machine, which unlocks after the dropped cache has tried for long, this says nothing.
+        // On a busy machine, which unlocks after the dropped cache has tried for long, the test shows nothing.
         let is_in_time = SystemClock.monotonic() - since < DROP_LOOK * (DROP_LOOKS / 2);
         if !is_early {
             is_dropped.recv().unwrap();
