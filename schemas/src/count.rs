@@ -27,6 +27,38 @@ pub fn noun_of(count: u64, noun: &str) -> String {
     }
 }
 
+/// The first `most` of some parts, and how many more there are.
+///
+/// ```
+/// use feedline_schemas::count::first_of;
+///
+/// assert_eq!(first_of(&["a", "b"], 2), "a, b");
+/// assert_eq!(first_of(&["a", "b", "c", "d"], 2), "a, b and 2 more");
+/// ```
+#[must_use]
+pub fn first_of<S: AsRef<str>>(parts: &[S], most: usize) -> String {
+    first_and_rest(parts, most, |rest| format!("{rest} more"))
+}
+
+/// The same with the noun of a part behind the number of the others: `a, b and 2 more columns`.
+#[must_use]
+pub fn first_counted<S: AsRef<str>>(parts: &[S], most: usize, noun: &str) -> String {
+    first_and_rest(parts, most, |rest| counted(rest, &format!("more {noun}")))
+}
+
+fn first_and_rest<S: AsRef<str>>(
+    parts: &[S],
+    most: usize,
+    describe: impl Fn(u64) -> String,
+) -> String {
+    let first: Vec<&str> = parts.iter().take(most).map(AsRef::as_ref).collect();
+    let first = first.join(", ");
+    match parts.len().saturating_sub(most) {
+        0 => first,
+        rest => format!("{first} and {}", describe(rest as u64)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +78,21 @@ mod tests {
             assert_eq!(counted(0, noun), format!("0 {plural}"));
             assert_eq!(counted(12_345, noun), format!("12345 {plural}"));
         }
+    }
+
+    #[test]
+    fn parts_beyond_the_first_are_counted() {
+        let parts: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+        for (most, expected, with_noun) in [
+            (4, "a, b, c", "a, b, c"),
+            (3, "a, b, c", "a, b, c"),
+            (2, "a, b and 1 more", "a, b and 1 more entry"),
+            (1, "a and 2 more", "a and 2 more entries"),
+        ] {
+            assert_eq!(first_of(&parts, most), expected);
+            assert_eq!(first_counted(&parts, most, "entry"), with_noun);
+        }
+        let none: [&str; 0] = [];
+        assert_eq!(first_of(&none, 2), "");
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use feedline_preprocess::is_named_elsewhere;
 use feedline_schemas::{
+    count::first_of,
     manifest::ClassCounts,
     transform::{FittedTarget, TransformArtefact},
 };
@@ -29,24 +30,17 @@ pub(crate) fn write_other_uses(
     dropped: &BTreeMap<String, String>,
     out: &mut String,
 ) -> fmt::Result {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (column, reason) in dropped {
         if is_named_elsewhere(reason) {
-            by_reason.entry(reason).or_default().push(column);
+            let named = format!("`{column}`");
+            by_reason.entry(reason).or_default().push(named);
         }
     }
     for (reason, columns) in by_reason {
-        let named = columns[..columns.len().min(COLUMNS)].join("`, `");
-        let more = match columns.len().saturating_sub(COLUMNS) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let named = first_of(&columns, COLUMNS);
         let each = if columns.len() == 1 { "it" } else { "each" };
-        line(
-            out,
-            "  no feature",
-            format!("`{named}`{more}: {each} {reason}"),
-        )?;
+        line(out, "  no feature", format!("{named}: {each} {reason}"))?;
     }
     Ok(())
 }

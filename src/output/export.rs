@@ -6,6 +6,7 @@ use std::{
 };
 
 use feedline_schemas::{
+    count::first_of,
     export::{DataExportReport, ExportedRows},
     units::ByteSize,
 };
@@ -90,18 +91,11 @@ impl Text for DataExportReport {
 
 /// Columns with JSON text, and the key that lands lists instead.
 fn json_text(columns: &[String]) -> String {
-    let listed: Vec<String> = columns
-        .iter()
-        .take(LISTED)
-        .map(|column| format!("`{column}`"))
-        .collect();
-    let more = match columns.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let columns = columns.iter().map(|column| format!("`{column}`"));
+    let columns: Vec<String> = columns.collect();
     format!(
-        "{}{more}, as landed; `contract.lists = \"list\"` lands lists as lists",
-        listed.join(", ")
+        "{}, as landed; `contract.lists = \"list\"` lands lists as lists",
+        first_of(&columns, LISTED)
     )
 }
 

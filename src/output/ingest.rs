@@ -9,6 +9,7 @@ use feedline_ingest::Suggestion;
 use feedline_schemas::{
     amendment::{AmendReport, CompactionReport, SettingChange, SettingsChanged},
     commit::Noted,
+    count::first_of,
     lease::LastRun,
     report::{
         Damage, IngestReport, LandingVerifyReport, RepairReport, RepairedSource, ResumeReport,
@@ -486,11 +487,7 @@ fn write_slices(slices: &SlicesReport, out: &mut String) -> fmt::Result {
     }
     line(out, "  slices", text)?;
     if !ranges.is_empty() {
-        let mut text = ranges[..ranges.len().min(SHOWN_RANGES)].join(", ");
-        if ranges.len() > SHOWN_RANGES {
-            write!(text, " and {} more", ranges.len() - SHOWN_RANGES)?;
-        }
-        line(out, "  done", text)?;
+        line(out, "  done", first_of(ranges, SHOWN_RANGES))?;
     }
     match in_work {
         Some(slice) => line(out, "  in work", slice),

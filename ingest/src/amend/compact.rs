@@ -90,7 +90,7 @@ pub async fn compact(
 
 /// Merges the files of a source after its run, if `ingest.compact` is set and they are many. The run
 /// holds the lease, or none: a program that commits meanwhile ends the compaction. Its failure is a
-/// warning, since the run itself has succeeded.
+/// warning, since it does not affect the run.
 pub(crate) async fn compact_when_due(
     config: &PipelineConfig,
     source: &Name,

@@ -7,7 +7,7 @@ use feedline_schemas::{
     amendment::AmendReport,
     commit::{Position, SourceState},
     config::SourceConfig,
-    count::counted,
+    count::{counted, first_of},
 };
 use feedline_storage::Store;
 
@@ -146,10 +146,6 @@ pub(super) fn urls_of(files: &[Found]) -> BTreeSet<String> {
 
 /// The first of `urls`, with the number of the others.
 fn shown(urls: &[String]) -> String {
-    let named: Vec<&str> = urls.iter().take(NAMED).map(String::as_str).collect();
-    let named = named.join("`, `");
-    match urls.len().saturating_sub(NAMED) {
-        0 => format!("`{named}`"),
-        more => format!("`{named}` and {more} more"),
-    }
+    let named: Vec<String> = urls.iter().map(|url| format!("`{url}`")).collect();
+    first_of(&named, NAMED)
 }

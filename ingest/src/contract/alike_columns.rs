@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{commit::Presence, record::system, report::Warning};
+use feedline_schemas::{commit::Presence, count::first_counted, record::system, report::Warning};
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Code of the warning.
@@ -48,19 +48,15 @@ pub(crate) fn alike_warning<'a>(
     if pairs.is_empty() {
         return None;
     }
-    let named = pairs.iter().take(NAMED);
-    let named: Vec<String> = named.map(|(a, b)| format!("`{a}` and `{b}`")).collect();
-    let more = match pairs.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more pairs"),
-    };
+    let named = pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`"));
+    let named: Vec<String> = named.collect();
     let difference = match pairs.iter().all(|(a, b)| a.is_ascii() && b.is_ascii()) {
         true => "case or separators",
         false => "case, separators or Unicode form",
     };
     let message = format!(
-        "{}{more}: the names differ only in {difference}, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
-        named.join(", ")
+        "{}: the names differ only in {difference}, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
+        first_counted(&named, NAMED, "pair")
     );
     Some(Warning::new(COLUMNS_ALIKE, message).with_key("contract.columns"))
 }

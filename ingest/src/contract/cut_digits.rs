@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     commit::{Decisions, Noted},
-    count::counted,
+    count::{counted, first_counted},
     report::Warning,
 };
 
@@ -37,17 +37,13 @@ pub(crate) fn cut_warning(decisions: &Decisions) -> Option<Warning> {
 
 /// The first of `columns` with their counts and samples, and the number of the others.
 pub(super) fn list_columns(columns: &BTreeMap<String, Noted>) -> String {
-    let named = columns.iter().take(NAMED);
+    let named = columns.iter();
     let named = named.map(|(name, Noted { count, sample })| {
         let values = counted(*count, "value");
         format!("`{name}` ({values} of a batch, such as {sample})")
     });
     let named: Vec<String> = named.collect();
-    let more = match columns.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {}", counted(more as u64, "more column")),
-    };
-    format!("{}{more}", named.join(", "))
+    first_counted(&named, NAMED, "column")
 }
 
 #[cfg(test)]

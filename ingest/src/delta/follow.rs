@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     commit::CommitEntry,
-    count::counted,
+    count::{counted, first_of},
     ids::{Hash128, Name, Sequence},
     log_effect::Reach,
     report::Warning,
@@ -296,13 +296,14 @@ enum Known {
 
 /// Warning about columns that a table cannot have.
 pub(super) fn left_out(table: &str, columns: &[String]) -> Option<Warning> {
-    let first = columns.first()?;
+    if columns.is_empty() {
+        return None;
+    }
+    let named = columns.iter().map(|column| format!("`{column}`"));
+    let named: Vec<String> = named.collect();
     let message = format!(
-        "Delta table `{table}`: column `{first}`{} is left out, since another one differs in case only and no Delta reader accepts both; the landed files have it",
-        match columns.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        }
+        "Delta table `{table}`: column {} is left out, since another one differs in case only and no Delta reader accepts both; the landed files have it",
+        first_of(&named, 1)
     );
     Some(Warning::new("delta_columns_left_out", message).with_key("ingest.delta"))
 }

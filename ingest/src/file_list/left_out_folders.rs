@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_http::without_user_info;
 use feedline_readers::value::shorten;
-use feedline_schemas::count::counted;
+use feedline_schemas::count::{counted, first_of};
 
 /// Most folders that a message names.
 const NAMED: usize = 5;
@@ -12,19 +12,15 @@ const NAMED: usize = 5;
 /// Names the folders in `folder` that were left out, each with the status of its response; `None` if there are
 /// none.
 pub(super) fn message(folder: &str, left_out: &BTreeMap<String, u16>) -> Option<String> {
-    let named = left_out.iter().take(NAMED);
+    let named = left_out.iter();
     let named = named.map(|(path, status)| format!("`{}` (status {status})", shorten(path, 100)));
     let named: Vec<String> = named.collect();
-    let more = match left_out.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     (!left_out.is_empty()).then(|| {
         format!(
-            "the files in {} below `{}` are not read, as the server lists none of them: {}{more}; permit access to them, or set `url` to a pattern that matches no file in them, such as `{}NAME/**`",
+            "the files in {} below `{}` are not read, as the server lists none of them: {}; permit access to them, or set `url` to a pattern that matches no file in them, such as `{}NAME/**`",
             counted(left_out.len() as u64, "folder"),
             without_user_info(folder),
-            named.join(", "),
+            first_of(&named, NAMED),
             without_user_info(folder),
         )
     })

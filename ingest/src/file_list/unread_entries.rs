@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use feedline_readers::{glob, value::shorten};
-use feedline_schemas::count::counted;
+use feedline_schemas::count::{counted, first_of};
 use feedline_storage::{SkipReason, SkippedEntry};
 
 /// Most entries that a message names.
@@ -25,23 +25,19 @@ impl UnreadEntries {
         if self.0.is_empty() {
             return None;
         }
-        let named = self.0.iter().take(NAMED).map(|entry| {
+        let named = self.0.iter().map(|entry| {
             let (path, what) = (shorten(&entry.path, 100), describe(entry.reason));
             format!("`{path}` ({what})")
         });
         let named: Vec<String> = named.collect();
-        let more = match self.0.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let remedies: BTreeSet<&str> = self.0.iter().map(|entry| remedy(entry.reason)).collect();
         let remedies: Vec<&str> = remedies.into_iter().collect();
         let verb = if self.0.len() == 1 { "is" } else { "are" };
         let entries = counted(self.0.len() as u64, "entry");
         let folder = if folder.is_empty() { "." } else { folder };
         Some(format!(
-            "{entries} of `{folder}` {verb} not read: {}{more}; {}, or narrow `url`",
-            named.join(", "),
+            "{entries} of `{folder}` {verb} not read: {}; {}, or narrow `url`",
+            first_of(&named, NAMED),
             remedies.join(", ")
         ))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::{
     config::{SourceConfig, TypeContract},
-    count::counted,
+    count::first_counted,
     csv_cell::is_group_space,
     report::Warning,
 };
@@ -556,14 +556,10 @@ pub(super) fn warn_of_columns(
     if columns.is_empty() {
         return None;
     }
-    let more = match columns.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {}", counted(more as u64, "more column")),
-    };
-    let columns = columns[..columns.len().min(NAMED)].join(", ");
+    let columns = first_counted(columns, NAMED, "column");
     Some(Warning {
         code: code.to_owned(),
-        message: format!("{columns}{more}: {explanation}"),
+        message: format!("{columns}: {explanation}"),
         key: Some(key.to_owned()),
     })
 }

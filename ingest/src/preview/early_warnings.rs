@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     commit::{Missing, Presence},
-    count::counted,
+    count::first_counted,
     report::{Warning, replace_warning},
 };
 
@@ -91,13 +91,9 @@ impl SourcePreview {
         if columns.is_empty() {
             return None;
         }
-        let more = match columns.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {}", counted(more as u64, "more column")),
-        };
-        let named = columns[..columns.len().min(NAMED)].join(", ");
+        let named = first_counted(&columns, NAMED, "column");
         let message = format!(
-            "{named}{more}: integers beyond 2^53 land exactly, but no 64-bit float holds them, so a build rejects their rows; list a column of codes in `dataset.categorical`, or one that is no feature in `dataset.drop`"
+            "{named}: integers beyond 2^53 land exactly, but no 64-bit float holds them, so a build rejects their rows; list a column of codes in `dataset.categorical`, or one that is no feature in `dataset.drop`"
         );
         Some(Warning::new(INTEGER_TOO_LARGE, message).with_key("dataset.categorical"))
     }

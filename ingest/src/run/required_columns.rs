@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::{
     commit::{Decisions, Noted},
     config::{ContractConfig, SourceConfig},
+    count::first_of,
     ids::Name,
     report::Warning,
 };
@@ -70,16 +71,12 @@ impl MissingRequired {
         if self.0.is_empty() {
             return None;
         }
-        let named = self.0.iter().take(NAMED);
+        let named = self.0.iter();
         let named = named.map(|(column, Noted { count, sample })| {
             format!("`{column}` in {count} (first batch: {sample})")
         });
         let named: Vec<String> = named.collect();
-        let more = match self.0.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Some(format!("{}{more}", named.join(", ")))
+        Some(first_of(&named, NAMED))
     }
 }
 

@@ -14,7 +14,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use feedline_schemas::{
-    count::counted,
+    count::{counted, first_of},
     export::{ExportedRoles, ExportedRows},
     manifest::{DatasetCounts, KeptColumn, Manifest, Split, SplitShards},
     record::ColumnType,
@@ -326,11 +326,7 @@ fn role_note(roles: &ExportedRoles) -> Option<String> {
         .chain(&roles.image)
         .chain(&roles.tokens);
     let inputs: Vec<String> = parts.map(|name| format!("`{name}`")).collect();
-    let more = match inputs.len().saturating_sub(LISTED_FEATURES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let listed = inputs.get(..LISTED_FEATURES).unwrap_or(&inputs).join(", ");
+    let listed = first_of(&inputs, LISTED_FEATURES);
     let targets: Vec<String> = roles
         .targets
         .iter()
@@ -341,9 +337,7 @@ fn role_note(roles: &ExportedRoles) -> Option<String> {
         false => format!("the target is {}", targets.join(", ")),
     };
     (!inputs.is_empty()).then(|| {
-        format!(
-            "The inputs of a model are {listed}{more}; {target}. The other columns are no inputs."
-        )
+        format!("The inputs of a model are {listed}; {target}. The other columns are no inputs.")
     })
 }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use feedline_schemas::record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema};
+use feedline_schemas::{
+    count::first_of,
+    record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
+};
 
 use crate::Error;
 
@@ -135,14 +138,9 @@ pub(crate) fn lacks_columns<'a>(
 
 /// The names, each in `quotes`, or the first of many and how many more there are.
 pub(crate) fn listed(names: &[&str], quotes: &str) -> String {
-    let first = names.iter().take(LISTED);
-    let first: Vec<String> = first
-        .map(|name| format!("{quotes}{}{quotes}", shown(name)))
-        .collect();
-    match names.len().saturating_sub(LISTED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let names = names.iter();
+    let names = names.map(|name| format!("{quotes}{}{quotes}", shown(name)));
+    first_of(&names.collect::<Vec<_>>(), LISTED)
 }
 
 /// A name in a line of text: control characters are written as what they are.
