@@ -11,6 +11,8 @@ pub enum HttpCause {
     InvalidGrant(u16),
     /// The circuit of the host is open after failures in a row: no request was sent.
     CircuitOpen,
+    /// The client of a store reports that the server refused the credentials, or their absence (401 or 403).
+    Denied,
     /// Any other one, such as a broken connection or a limit of this client.
     Other,
 }
@@ -21,7 +23,13 @@ impl HttpCause {
     pub fn status(self) -> Option<u16> {
         match self {
             Self::Status(status) | Self::InvalidGrant(status) => Some(status),
-            Self::CircuitOpen | Self::Other => None,
+            Self::CircuitOpen | Self::Denied | Self::Other => None,
         }
+    }
+
+    /// Returns true if other credentials could help.
+    #[must_use]
+    pub fn is_denied(self) -> bool {
+        matches!(self, Self::Denied | Self::Status(401 | 403))
     }
 }

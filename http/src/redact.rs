@@ -214,6 +214,11 @@ impl Secretive {
 
     /// ``: `start of the body` `` on one line, or nothing for an empty body.
     pub(crate) fn excerpt(&self, body: &[u8]) -> String {
+        // The start of a body may end inside of a character.
+        let body = match str::from_utf8(body) {
+            Err(error) if error.error_len().is_none() => &body[..error.valid_up_to()],
+            _ => body,
+        };
         let mut text = String::from_utf8_lossy(body).into_owned();
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in late.iter().map(|(text, _)| text).chain(&self.known) {
@@ -359,5 +364,6 @@ mod tests {
         assert_eq!(secretive.excerpt(turned), ": `all drow is`");
         assert_eq!(secretive.excerpt(b" \n"), "");
         assert_eq!(secretive.excerpt(&[0x1f, 0x8b, 0xff]), "");
+        assert_eq!(secretive.excerpt(b"caf\xc3"), ": `caf`");
     }
 }

@@ -37,6 +37,8 @@ pub enum Sent {
         status: u16,
         /// Its headers.
         headers: HeaderMap,
+        /// Start of its body, if it is a failure.
+        body_start: Vec<u8>,
     },
     /// No response, or one with a truncated body.
     Failed {
@@ -86,15 +88,26 @@ pub trait RequestPolicy: Debug + Send + Sync {
     fn secret_masks(&self) -> SecretMasks {
         SecretMasks::default()
     }
+
+    /// Returns ``: `start of a body` `` for an error, on one line and with masked secrets; nothing for a body that is
+    /// no text. Default: no body is shown.
+    fn excerpt(&self, _body_start: &[u8]) -> String {
+        String::new()
+    }
 }
 
 impl Sent {
-    /// The head of an outcome.
-    pub(crate) fn of(outcome: &Result<HttpResponse, HttpError>, is_refused: bool) -> Self {
+    /// The head of an outcome, whose body begins with `body_start` if it is a failure.
+    pub(crate) fn of(
+        outcome: &Result<HttpResponse, HttpError>,
+        body_start: Vec<u8>,
+        is_refused: bool,
+    ) -> Self {
         match outcome {
             Ok(response) => Self::Response {
                 status: response.status().as_u16(),
                 headers: response.headers().clone(),
+                body_start,
             },
             Err(error) => Self::Failed {
                 reason: innermost(error),

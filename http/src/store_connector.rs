@@ -38,10 +38,10 @@ use reqwest::{
 use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
-use self::response_status::check_status;
+use self::response_status::{check_status, lacks_message};
 pub use self::web_folders::WebFolders;
 use crate::{
-    failed_response::mask_failed,
+    failed_response::{mask_failed, with_body_start},
     guard::{Guard, REFUSED, Verdict, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
     request_policy::{RequestPolicy, Sent, TryCredentials, innermost},
@@ -199,10 +199,12 @@ const UNSUPPORTED: [StatusCode; 2] = [StatusCode::METHOD_NOT_ALLOWED, StatusCode
 /// Advice where a server does not list its folders.
 const NO_LISTING: &str = "check the path and set `url` to a file, one source for each; a folder or a pattern needs a server with WebDAV, or an object store";
 
-/// Returns true if `response` says that the server does not support `HEAD`, or lacks the size of the file;
-/// `GET` has the same headers.
+/// Returns true if `response` says that the server does not support `HEAD`, or lacks the size of the file or the
+/// reason of a failure; `GET` has the same headers, and a body.
 fn lacks_head(method: &Method, response: &HttpResponse) -> bool {
-    *method == Method::HEAD && (UNSUPPORTED.contains(&response.status()) || lacks_size(response))
+    let status = response.status();
+    let is_failure = UNSUPPORTED.contains(&status) || lacks_message(status);
+    *method == Method::HEAD && (is_failure || lacks_size(response))
 }
 
 /// Returns true if the headers of a successful response do not have the size of its body, as of one that the
@@ -223,8 +225,11 @@ async fn with_size(response: HttpResponse) -> Result<HttpResponse, HttpError> {
 }
 
 /// The headers of the response to a `GET`. The connection ends before the body does, unless only the body
-/// shows its size.
+/// shows its size. A failure keeps its body, which may have the reason.
 async fn head_of(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if !response.status().is_success() {
+        return Ok(response);
+    }
     let is_sized = !lacks_size(&response);
     let (mut head, body) = response.into_parts();
     if !is_sized {
@@ -344,7 +349,8 @@ impl Asking {
         let method = request.method().clone();
         let has_range = request.headers().contains_key(RANGE);
         let (answer, _) = self.follow(request).await?;
-        check_status(&method, has_range, answer)
+        let policy = self.options.policy.as_deref();
+        check_status(&method, has_range, answer, policy).await
     }
 
     /// Sends `request` and follows redirects. Returns the last response and its URL.
@@ -448,7 +454,14 @@ impl Asking {
             }
             *request.method_mut() = Method::GET;
             requests.fetch_add(1, Ordering::Relaxed);
-            head_of(client.execute(request).await?).await
+            let got = client.execute(request).await?;
+            // A signature is for one method.
+            let is_denied =
+                [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&got.status());
+            if is_denied && lacks_message(answer.status()) {
+                return Ok(answer);
+            }
+            head_of(got).await
         };
         let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
         let Some(policy) = policy else {
@@ -461,7 +474,15 @@ impl Asking {
                     Ok(answer) => read_body(&method, answer).await,
                     failed => failed,
                 };
-                let sent = Sent::of(&answer, answer.as_ref().is_err_and(is_refused));
+                let (answer, body_start) = match answer {
+                    Ok(answer) => {
+                        let (answer, body_start) = with_body_start(answer).await;
+                        (Ok(answer), body_start)
+                    }
+                    failed => (failed, Vec::new()),
+                };
+                let is_unsent = answer.as_ref().is_err_and(is_refused);
+                let sent = Sent::of(&answer, body_start, is_unsent);
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 sent
             };

@@ -26,6 +26,7 @@ use crate::{
     context::RequestContext,
     encoding::{self, BodyEncoding},
     error::Error,
+    failed_response::EXCERPT_BYTES,
     guard::{self, Guard, Lookup, REFUSED, Verdict},
     hosts::{Quota, quota},
     http_cause::HttpCause,
@@ -37,9 +38,6 @@ use crate::{
     store_connector::USER_AGENT,
     tls::Tls,
 };
-
-/// Bytes read of the body of an error, to show its beginning.
-const EXCERPT_BYTES: usize = 2_048;
 
 /// Largest head of a response over HTTP/2, about the limit of HTTP/1.1. The library's is 16 KiB.
 const MAX_HEADER_BYTES: u32 = 256 << 10;

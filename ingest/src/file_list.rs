@@ -8,6 +8,7 @@ use std::time::Duration;
 use feedline_http::{WebFolders, without_user_info};
 use feedline_readers::{
     charset,
+    file_bytes::FileBytes,
     file_format::{self, Kind, Packing},
     glob,
     notices::{LeftOut, Notices},
@@ -90,6 +91,40 @@ pub(crate) struct Found {
     pub(crate) etag: Option<String>,
     pub(crate) layout: Layout,
     pub(crate) labels: Option<Labels>,
+}
+
+impl Found {
+    /// Opens and hashes the file, and its first `start` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Storage`], and [`Error::File`] for an object that is listed and not found.
+    pub(crate) async fn open_bytes(&self, start: Option<u64>) -> Result<FileBytes, Error> {
+        let opened = FileBytes::open(&self.store, &self.path, &self.url, start).await;
+        opened.map_err(|error| self.describe_unopened(error))
+    }
+
+    /// Opens the file for a preview.
+    ///
+    /// # Errors
+    /// As [`Self::open_bytes`].
+    pub(crate) async fn peek_bytes(&self) -> Result<FileBytes, Error> {
+        let opened = FileBytes::peek(&self.store, &self.path, &self.url).await;
+        opened.map_err(|error| self.describe_unopened(error))
+    }
+
+    /// The error of opening the file. The path of an object lacks a `/` at either end of its key, so that an object may
+    /// be listed and not be found.
+    fn describe_unopened(&self, error: StoreError) -> Error {
+        const OBJECT_STORES: [&str; 6] = ["s3", "s3a", "gs", "az", "abfs", "abfss"];
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        if !(error.is_not_found() && OBJECT_STORES.contains(&scheme)) {
+            return error.into();
+        }
+        Error::File {
+            url: self.url.clone(),
+            reason: "it was found, and its store has no object with this key now: it was removed, or its key has a `/` more, at the beginning or the end; rename such an object, or delete it if it only marks a folder, and run the same command again".to_owned(),
+        }
+    }
 }
 
 /// The files that a configuration names.

@@ -51,7 +51,7 @@ pub(crate) type FileHeader = (String, Vec<String>);
 /// unreadable files to the actual read, which reports them.
 ///
 /// # Errors
-/// [`Error::Storage`].
+/// [`Error::Storage`], and [`Error::File`] for an object that is listed and not found.
 pub(crate) async fn survey(
     mut survey: Survey,
     config: &SourceConfig,
@@ -81,7 +81,7 @@ pub(crate) async fn survey(
             rows: left.rows.div_ceil(more),
             bytes: left.bytes.div_ceil(more),
         };
-        let bytes = FileBytes::peek(&file.store, &file.path, &file.url).await?;
+        let bytes = file.peek_bytes().await?;
         let layout = file.layout.clone();
         let (source, url) = (config.url.clone(), file.url.clone());
         let begin = survey.seen();

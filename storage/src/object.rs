@@ -1,11 +1,8 @@
 //! Object stores: S3, Google Cloud Storage, Azure, HTTP, and memory.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+mod listed_keys;
+
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,6 +15,7 @@ use object_store::{
 };
 use url::Url;
 
+use self::listed_keys::without_markers;
 use crate::{
     Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce, StoreOptions,
     backend::{Backend, Created, NameRange, is_in_ranges},
@@ -157,6 +155,21 @@ impl ObjectBackend {
         };
         let listed = |meta: ObjectMeta| listed(path(&meta), meta);
         found.into_iter().map(listed).collect()
+    }
+
+    /// The objects of a listing of `folder`, the one at `prefix`, that can be read.
+    fn list_readable(
+        &self,
+        folder: &str,
+        found: Vec<ObjectMeta>,
+        prefix: &Path,
+    ) -> Result<Vec<Listed>, Error> {
+        let found = without_markers(found, prefix).map_err(|reason| Error::Refused {
+            operation: "list",
+            url: self.url_of(folder),
+            reason,
+        })?;
+        Ok(self.below_root(found))
     }
 
     fn error(&self, operation: &'static str, path: &str, source: object_store::Error) -> Error {
@@ -426,14 +439,14 @@ impl Backend for ObjectBackend {
         let prefix = self.location(folder);
         let found: Result<Vec<_>, _> = self.store.list(Some(&prefix)).try_collect().await;
         let found = found.map_err(|e| self.error("list", folder, e))?;
-        Ok(self.below_root(without_markers(found, &prefix)))
+        self.list_readable(folder, found, &prefix)
     }
 
     async fn list_own(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         let prefix = self.location(folder);
         let found = self.store.list_with_delimiter(Some(&prefix)).await;
         let found = found.map_err(|e| self.error("list", folder, e))?;
-        Ok(self.below_root(without_markers(found.objects, &prefix)))
+        self.list_readable(folder, found.objects, &prefix)
     }
 
     async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
@@ -463,24 +476,6 @@ impl Backend for ObjectBackend {
             Err(e) => Err(self.error("delete", path, e)),
         }
     }
-}
-
-/// Removes the empty objects that only mark a folder, as consoles of object stores create them: `folder`
-/// itself, and the folders of other objects. The client has removed the slash that their names end with.
-fn without_markers(mut found: Vec<ObjectMeta>, folder: &Path) -> Vec<ObjectMeta> {
-    let mut folders = BTreeSet::from([folder.as_ref().to_owned()]);
-    for meta in &found {
-        let mut path = meta.location.as_ref();
-        while let Some((around, _)) = path.rsplit_once('/') {
-            if !folders.insert(around.to_owned()) {
-                break;
-            }
-            path = around;
-        }
-    }
-    let is_folder = |location: &str| folders.contains(location);
-    found.retain(|meta| meta.size > 0 || !is_folder(meta.location.as_ref()));
-    found
 }
 
 fn listed(path: String, meta: ObjectMeta) -> Listed {
@@ -520,30 +515,6 @@ mod tests {
             let content = folder.get(&file.path).await.unwrap();
             assert_eq!(content, format!("in/{}", file.path));
         }
-    }
-
-    #[test]
-    fn objects_that_only_mark_a_folder_are_not_listed() {
-        let meta = |path: &str, size| ObjectMeta {
-            location: Path::parse(path).unwrap(),
-            last_modified: Default::default(),
-            size,
-            e_tag: None,
-            version: None,
-        };
-        let found = vec![
-            meta("lake/mark/", 0),
-            meta("lake/mark/sub/", 0),
-            meta("lake/mark/sub/deep/", 0),
-            meta("lake/mark/sub/deep/x.csv", 4),
-            meta("lake/mark/full", 3),
-            meta("lake/mark/full/y.csv", 4),
-            meta("lake/mark/empty.csv", 0),
-        ];
-        let kept = without_markers(found, &Path::from("lake/mark"));
-        let kept: Vec<&str> = kept.iter().map(|meta| meta.location.as_ref()).collect();
-        let expected = ["sub/deep/x.csv", "full", "full/y.csv", "empty.csv"];
-        assert_eq!(kept, expected.map(|path| format!("lake/mark/{path}")));
     }
 
     #[test]

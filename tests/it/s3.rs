@@ -25,6 +25,21 @@ pub(crate) struct S3 {
 }
 
 impl S3 {
+    /// Makes a bucket, or an object `bucket/key`, whatever its key; the server does not check signatures.
+    fn put(&self, path: &str, content: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let request = format!(
+            "PUT /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{content}",
+            content.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut status = String::new();
+        let mut answer = BufReader::new(stream);
+        answer.read_line(&mut status).unwrap();
+        answer.read_to_end(&mut Vec::new()).unwrap();
+        assert!(status.contains("200"), "{status}");
+    }
+
     /// The last object with this text in its name, as far as one page of a listing shows them.
     pub(crate) fn last(&self, text: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
@@ -68,14 +83,8 @@ pub(crate) fn start_s3() -> Option<S3> {
         .unwrap();
     let s3 = S3 { process, port };
     for _ in 0..600 {
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-            // A bucket is made by a plain PUT; the server does not check signatures.
-            stream.write_all(b"PUT /lake HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-            let mut status = String::new();
-            let mut answer = BufReader::new(stream);
-            answer.read_line(&mut status).unwrap();
-            answer.read_to_end(&mut Vec::new()).unwrap();
-            assert!(status.contains("200"), "{status}");
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            s3.put("lake", "");
             return Some(s3);
         }
         wait(Duration::from_millis(100));
@@ -300,5 +309,77 @@ epochs = 1
         ] {
             assert!(failed.stderr.contains(part), "{arguments:?} {failed:#?}");
         }
+    }
+}
+
+#[test]
+fn an_object_whose_key_is_no_path_is_read_or_named_in_an_error() {
+    let Some(s3) = start_s3() else { return };
+    s3.put("roots", "");
+    for key in [
+        "lake/parts/a.csv",
+        "lake/parts//b.csv",
+        "lake/dots/a.csv",
+        "lake/dots/../b.csv",
+        "lake/twice/a.csv",
+        "lake/twice/a.csv/",
+        "lake/ends/a.csv",
+        "lake/ends/b.csv/",
+        "lake/own/",
+        "lake/own/a.csv",
+        "lake/marks/a.csv",
+        "roots//a.csv",
+    ] {
+        s3.put(key, "id\n1\n");
+    }
+    s3.put("lake/marks/", "");
+    s3.put("lake/marks/sub/", "");
+    let folder = tempfile::tempdir().unwrap();
+    let ingest = |url: &str| {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{url}\"\n"
+        );
+        fs::remove_dir_all(folder.path().join("out")).ok();
+        let file = pipeline(folder.path(), &text);
+        let mut command = with_s3(folder.path(), s3.port);
+        finish(command.args(["ingest", file, "--json"]).output().unwrap())
+    };
+    let report = ingest("s3://lake/marks/").expect(0).json();
+    assert_eq!(report["rows"], 1);
+    // Each message names the key, and says to rename the object.
+    for (url, part) in [
+        (
+            "s3://lake/parts/",
+            "the key `parts//b.csv` of an object there has an empty part",
+        ),
+        (
+            "s3://lake/parts/**/*.csv",
+            "the key `parts//b.csv` of an object",
+        ),
+        (
+            "s3://lake/dots/",
+            "the key `dots/../b.csv` of an object there has a part that is",
+        ),
+        (
+            "s3://lake/twice/",
+            "two objects there are `twice/a.csv` without and with a `/`",
+        ),
+        (
+            "s3://lake/ends/",
+            "cannot read file `s3://lake/ends/b.csv`: it was found, and its store has no object with this key",
+        ),
+        (
+            "s3://lake/own/",
+            "the key `own/` of an object there ends with a `/`",
+        ),
+        (
+            "s3://roots/",
+            "cannot read file `s3://roots/a.csv`: it was found, and its store has no object with this key",
+        ),
+    ] {
+        let failed = ingest(url);
+        let shown = format!("{}{}", failed.stdout, failed.stderr);
+        assert!(shown.contains(part), "{url}: {failed:#?}");
+        assert!(shown.contains("rename"), "{url}: {failed:#?}");
     }
 }

@@ -34,6 +34,14 @@ use crate::{
 /// Requests of a source at a time.
 const CONCURRENCY: usize = 4;
 
+/// A response whose body another client reads.
+struct FileResponse {
+    status: StatusCode,
+    headers: HeaderMap,
+    /// Start of the body of a failure.
+    body_start: Vec<u8>,
+}
+
 /// Policy of the requests of one source, whose errors are `E`.
 pub struct FileRequests<E> {
     http: Http,
@@ -117,34 +125,42 @@ impl<E: TriedError> FileRequests<E> {
                 body: b"",
             };
             let proved = http.prove(&unsigned, None).await?;
-            let (mut status, mut headers) = self.send_once(url, &proved, once, &mut turn).await?;
-            if http.is_proof_refused(url, status, &headers) {
+            let mut answer = self.send_once(url, &proved, once, &mut turn).await?;
+            if http.is_proof_refused(url, answer.status, &answer.headers) {
                 let proved = http.prove(&unsigned, Some(&proved)).await?;
-                (status, headers) = self.send_once(url, &proved, once, &mut turn).await?;
+                answer = self.send_once(url, &proved, once, &mut turn).await?;
             }
-            http.judge(url, status, &headers)
+            http.judge(url, &answer)
         };
         let outcome = outcome.await;
         turn.settle(outcome)
     }
 
-    /// Sends the request with the credentials `proved`, and returns the head of the response.
+    /// Sends the request with the credentials `proved`, and returns the response without most of its body.
     async fn send_once(
         &self,
         url: &Url,
         proved: &Proved,
         once: &SendOnce<'_>,
         turn: &mut Turn,
-    ) -> Result<(StatusCode, HeaderMap), Failure> {
+    ) -> Result<FileResponse, Failure> {
         let Http {
             meter, transport, ..
         } = &self.http;
         match once(proved.of_try(url)).await {
-            Sent::Response { status, headers } => {
+            Sent::Response {
+                status,
+                headers,
+                body_start,
+            } => {
                 meter.asked(Some(status));
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
                 turn.answered(status, transport.quota(&headers));
-                Ok((status, headers))
+                Ok(FileResponse {
+                    status,
+                    headers,
+                    body_start,
+                })
             }
             Sent::Failed {
                 reason,
@@ -174,8 +190,14 @@ impl Proved {
 }
 
 impl Http {
-    /// Judges the head of a response whose body another client reads: a failure is one that may be gone at the next try.
-    fn judge(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+    /// Judges a response whose body another client reads: a failure is one that may be gone at the next try.
+    fn judge(&self, url: &Url, response: &FileResponse) -> Result<(), Failure> {
+        let FileResponse {
+            status,
+            headers,
+            body_start,
+        } = response;
+        let status = *status;
         let quota = self.transport.quota(headers);
         if !(is_transient(status) || is_used_up(status, quota)) {
             return Ok(());
@@ -185,9 +207,10 @@ impl Http {
             _ => Again::Backoff,
         };
         let asked = self.transport.asked_wait(status, headers, quota);
+        let reason = self.transport.secretive.excerpt(body_start);
         Err(Failure {
             again: asked.map_or(unasked, Again::After),
-            ..transient(url, format!("{ANSWERED} {status}"))
+            ..transient(url, format!("{ANSWERED} {status}{reason}"))
                 .caused_by(HttpCause::Status(status.as_u16()))
         })
     }
@@ -214,6 +237,10 @@ impl<E: TriedError + Send + Sync> RequestPolicy for FileRequests<E> {
     fn secret_masks(&self) -> SecretMasks {
         self.http.secret_masks()
     }
+
+    fn excerpt(&self, body_start: &[u8]) -> String {
+        self.http.transport.secretive.excerpt(body_start)
+    }
 }
 
 #[cfg(test)]
@@ -232,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        store_connector::{StoreConnector, WebOptions},
+        store_connector::{StoreConnector, WebOptions, refusal},
         testing::{Scripted, answer, config, context, raw},
     };
 
@@ -289,6 +316,36 @@ mod tests {
                     let shown = format!("{error} {error:?}");
                     assert!(!shown.contains(sent), "{status}: {shown}");
                 }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_reason_in_the_body_of_a_failure_is_shown_with_masked_credentials() {
+        let token = json!({ "type": "bearer", "secret": { "env": "TOKEN" } });
+        for (status, end) in [
+            ("400 Bad Request", "; check the `url` and the `headers`"),
+            ("409 Conflict", "; check the `url`"),
+            ("422 Unprocessable Entity", "; check the `url`"),
+            ("503 Service Unavailable", " (the last of 5 tries)"),
+        ] {
+            let server =
+                Scripted::answering(move |_, request| match request.starts_with("HEAD ") {
+                    // A server has no body for `HEAD`, whatever the status.
+                    true if status.starts_with('4') => raw(status, b""),
+                    true => raw("405 Method Not Allowed", b""),
+                    false => answer(status, "no version\n2 for secret-TOKEN"),
+                })
+                .await;
+            let mut config = config("http://unused/", PaginationKind::None);
+            config.auth = Some(serde_json::from_value(token.clone()).unwrap());
+            let path = Path::from("d/a.csv");
+            let looked_up = store_of(&server, &config).head(&path).await;
+            let read = store_of(&server, &config).get(&path).await;
+            for error in [looked_up.unwrap_err(), read.map(drop).unwrap_err()] {
+                let reason = refusal(&error).unwrap();
+                let expected = format!("the server answered {status}: `no version 2 for ***`{end}");
+                assert!(reason.contains(&expected), "{reason}");
             }
         }
     }

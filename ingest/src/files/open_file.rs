@@ -74,7 +74,7 @@ impl OpenFile {
         now: Duration,
     ) -> Result<Opened, Error> {
         let start = known.as_ref().and_then(Known::bytes);
-        let bytes = FileBytes::open(&file.store, &file.path, &file.url, start).await?;
+        let bytes = file.open_bytes(start).await?;
         let mut mark = bytes.mark.clone();
         mark.modified_unix_ms = file.modified.map(unix_ms);
         mark.etag.clone_from(&file.etag);
