@@ -16,8 +16,8 @@ use feedline_ingest::SourcePreview;
 use serde::Serialize;
 
 pub(crate) use self::{
-    advice::{advice, remedies},
-    archive::{lacks_tables, named_texts, texts_in, with_images, with_texts},
+    advice::{advice, with_remedies},
+    archive::{named_texts, texts_in, unread_members, with_images, with_texts},
     location::{Content, Location, is_data_file},
     numbers::{NumberFormat, describe_open_numbers, has_decimal_commas, is_number_column, numbers},
     pipeline::{Hints, Pagination, source_text, text},

@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_http::{Http, Retry, SecretMasks};
-use feedline_readers::{record::Record, value::Value};
+use feedline_readers::{record::Record, remedy::Remedy, value::Value};
 use feedline_schemas::{
     commit::{FileMark, Position},
     config::{Bounded, FetchConfig, FileFormat, SourceConfig},
@@ -148,6 +148,10 @@ impl Source for Fetching {
 
     fn fold(&mut self, marks: &[FileMark]) {
         self.table.fold(marks);
+    }
+
+    fn remedies(&self) -> Vec<Remedy> {
+        self.table.remedies()
     }
 
     fn warnings(&mut self) -> Vec<Warning> {

@@ -28,7 +28,7 @@ use feedline_http::{
     FileRequests, HttpCause, RequestPolicy, SecretMasks, WebOptions, certificates,
     without_user_info,
 };
-use feedline_readers::{file_format, notices::Notices};
+use feedline_readers::{file_format, notices::Notices, remedy::Remedy};
 use feedline_schemas::{
     commit::{FileMark, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
@@ -307,6 +307,10 @@ impl Source for Files {
         policy.map_or_else(SecretMasks::default, |policy| policy.secret_masks())
     }
 
+    fn remedies(&self) -> Vec<Remedy> {
+        self.list.notices.remedies()
+    }
+
     fn warnings(&mut self) -> Vec<Warning> {
         self.list.notices.all()
     }
@@ -334,7 +338,7 @@ fn refused_by_server(error: Error) -> Error {
     let cause = innermost_cause(source.as_ref());
     Error::Http {
         url,
-        cause: HttpCause::Other,
+        cause: HttpCause::Denied,
         what: format!("access was refused: {cause}"),
         advice: "check the credentials in the source's `auth` or `headers` and their permissions"
             .to_owned(),

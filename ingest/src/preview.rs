@@ -9,7 +9,7 @@ mod requested_columns;
 use std::collections::BTreeMap;
 
 use feedline_http::SecretMasks;
-use feedline_readers::record::Record;
+use feedline_readers::{record::Record, remedy::Remedy};
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig},
@@ -100,6 +100,12 @@ pub struct SourcePreview {
     /// Reason that no preview is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Settings that the error names.
+    #[serde(skip)]
+    pub remedies: Vec<Remedy>,
+    /// True if the error is that of a server that refuses the credentials, or their absence.
+    #[serde(skip)]
+    pub is_denied: bool,
 }
 
 /// A column as it would land.
@@ -214,8 +220,10 @@ pub async fn preview(
     let mut all = Vec::new();
     for (index, source) in choose(config, only)? {
         let masks = SecretMasks::configured(source, &*context.secrets);
+        let mut remedies = Vec::new();
         // Boxed: the future of a source is large.
-        match Box::pin(look(source, rows, context)).await {
+        let looked = Box::pin(look(source, rows, context, &mut remedies)).await;
+        match looked {
             Ok(mut preview) => {
                 preview.mask(&masks);
                 all.push(preview);
@@ -226,7 +234,9 @@ pub async fn preview(
             Err(error @ (Error::Cancelled | Error::Storage(_))) => return Err(error),
             Err(error) => all.push(SourcePreview {
                 source: source.name.to_string(),
+                is_denied: matches!(&error, Error::Http { cause, .. } if cause.is_denied()),
                 error: Some(masks.mask_message(&error.to_string())),
+                remedies,
                 ..SourcePreview::default()
             }),
         }
@@ -234,18 +244,18 @@ pub async fn preview(
     Ok(all)
 }
 
+/// Previews a source. The settings that an error about its files names go to `remedies`.
 async fn look(
     config: &SourceConfig,
     rows: usize,
     context: &Context,
+    remedies: &mut Vec<Remedy>,
 ) -> Result<SourcePreview, Error> {
     let config = &with_few_tries(config);
     let (landed, unread) = read_landed(config, context).await?;
-    let mut source = open(config, context).await?;
-    if let (ReadUnit::File, Some(landed)) = (unit_of(config), &landed) {
-        landed.restore_columns(source.as_mut(), config).await?;
-    }
-    let mut page = source.next_page(&Position::Start).await?;
+    let mut source = open_restored(config, context, landed.as_ref()).await?;
+    let read = source.next_page(&Position::Start).await;
+    let mut page = read.inspect_err(|_| *remedies = source.remedies())?;
     let mut is_first_all = matches!(page.next, Position::Done { .. });
     let sample = match is_first_all || config.infer.rows.get() == 0 {
         true => None,
@@ -257,7 +267,8 @@ async fn look(
     let has_sample = sample.as_ref().is_some_and(|survey| survey.rows() > 0);
     // A row with `fetch` is a download.
     if unit_of(config) == ReadUnit::File && !has_sample && config.fetch.is_none() {
-        page = read_on(source.as_mut(), page).await?;
+        let read = read_on(source.as_mut(), page).await;
+        page = read.inspect_err(|_| *remedies = source.remedies())?;
         is_first_all = matches!(page.next, Position::Done { .. });
     }
     let mut noticed = source_warnings(source.as_mut(), &page);
@@ -312,6 +323,19 @@ async fn look(
         Ok(preview)
     })
     .await
+}
+
+/// Opens a source, which knows the columns that have `landed` of its files.
+async fn open_restored(
+    config: &SourceConfig,
+    context: &Context,
+    landed: Option<&LandedColumns>,
+) -> Result<Box<dyn Source>, Error> {
+    let mut source = open(config, context).await?;
+    if let (ReadUnit::File, Some(landed)) = (unit_of(config), landed) {
+        landed.restore_columns(source.as_mut(), config).await?;
+    }
+    Ok(source)
 }
 
 /// Adds the records of the next files to a first page: a text is a file of one record, and the

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_http::SecretMasks;
-use feedline_readers::record::Record;
+use feedline_readers::{record::Record, remedy::Remedy};
 use feedline_schemas::{
     commit::{FileMark, FilePart, Position},
     ids::Hash128,
@@ -124,6 +124,11 @@ pub(crate) trait Source: Send {
     /// Takes responses from `tape` from now on, and sends no requests. Called before
     /// [`Source::restore`], for sources of the types `rest` and `html` only.
     fn replay(&mut self, _tape: Arc<Tape>) {}
+
+    /// Settings that the errors about its unreadable files name; none for a source without files.
+    fn remedies(&self) -> Vec<Remedy> {
+        Vec::new()
+    }
 
     /// Decisions that the source made itself since the last call.
     fn warnings(&mut self) -> Vec<Warning> {

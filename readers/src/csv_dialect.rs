@@ -2,8 +2,10 @@
 //!
 //! The first 64 KiB decide settings that the configuration leaves open. A byte order mark selects
 //! UTF-16. Another delimiter is selected if it splits all of the first lines into the same number
-//! of fields and the usual one splits none. A warning reports each such decision with the key that
-//! changes it.
+//! of fields and the usual one splits none. A first line such as `sep=;` names it. A warning reports
+//! each such decision with the key that changes it.
+
+mod delimiter_line;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -12,7 +14,10 @@ use feedline_schemas::{
     config::CsvConfig, csv_cell::DELIMITERS, file_signature::format_by_signature,
 };
 
-use crate::{invalid_key::InvalidKey, likely_encoding::check_encoding, notices::Notices};
+use self::delimiter_line::DelimiterLine;
+use crate::{
+    invalid_key::InvalidKey, likely_encoding::check_encoding, notices::Notices, remedy::Remedy,
+};
 
 /// Size of the sample that is inspected before a file is read, in bytes.
 pub const SAMPLE: usize = 64 << 10;
@@ -43,6 +48,8 @@ pub struct Dialect {
     pub base_byte: Option<u64>,
     /// Lines before the parsed part.
     pub base_line: u64,
+    /// Line feeds in them.
+    pub base_feeds: u64,
 }
 
 /// Checks the settings.
@@ -164,8 +171,8 @@ pub(crate) fn open(
     }
     let before_pause = sample_bytes.map(|_| sample.clone());
     let (text, base_byte) = decode((sample, is_whole), reader, config, name, notices)?;
-    let (text, base_byte) = skip_lines(text, config.skip_rows, base_byte)?;
-    let (sample, is_whole, text) = match before_pause {
+    let (text, mut base_byte, mut named) = skip_lines(text, config.skip_rows, base_byte)?;
+    let (mut sample, is_whole, mut text) = match before_pause {
         Some(bytes) => (decode_sample(bytes, config)?, false, text),
         None => {
             let (sample, rest) = peek(text, SAMPLE)?;
@@ -174,13 +181,15 @@ pub(crate) fn open(
             (sample, is_whole, all)
         }
     };
-    if let (0, Some(named)) = (config.skip_rows, named_delimiter(&sample)) {
-        let named = shown(named);
-        return Err(format!(
-            "its first line `sep={named}` names the delimiter for spreadsheets and is no header: set `csv.skip_rows = 1` and \
-             `csv.delimiter = \"{named}\"`; both keys are for all files of the source, so where other files have no such line, \
-             remove it from this one, or give the files that have it a `[[source]]` of their own"
-        ));
+    let (mut base_line, mut base_feeds) = (config.skip_rows, config.skip_rows);
+    if let (0, Some(line)) = (config.skip_rows, DelimiterLine::of(&sample)) {
+        line.check(delimiters.configured)?;
+        let mut skipped = vec![0; line.bytes];
+        text.read_exact(&mut skipped).map_err(|e| e.to_string())?;
+        base_feeds = u64::from(skipped.ends_with(b"\n"));
+        sample.drain(..line.bytes);
+        base_byte = base_byte.map(|byte| byte + line.bytes as u64);
+        (base_line, named) = (1, Some(line.delimiter));
     }
     let mut dialect = Dialect {
         delimiter: delimiters.configured.unwrap_or(delimiters.usual),
@@ -193,9 +202,19 @@ pub(crate) fn open(
         has_header: config.header,
         columns: config.columns.clone(),
         base_byte,
-        base_line: config.skip_rows,
+        base_line,
+        base_feeds,
     };
-    if delimiters.configured.is_none() {
+    // Lines that `skip_rows` passes over may name the delimiter of another program.
+    let named = named.filter(|named| config.skip_rows == 0 || has_in_first_line(&sample, *named));
+    if let (Some(named), None) = (named, delimiters.configured) {
+        dialect.delimiter = named;
+        let named = shown(named);
+        let message = format!(
+            "`{name}` is read with the delimiter `{named}`, which its first line `sep={named}` names; that line is no header and no row"
+        );
+        notices.push("csv_delimiter", "csv.delimiter", message);
+    } else if delimiters.configured.is_none() {
         let known = by_known_columns(&sample, &dialect, delimiters.known_columns);
         dialect.delimiter = match known {
             Some(delimiter) => delimiter,
@@ -217,7 +236,7 @@ pub(crate) fn open(
 fn decode_sample(bytes: Vec<u8>, config: &CsvConfig) -> Result<Vec<u8>, String> {
     let notices = Notices::default();
     let (text, _) = decode((bytes, false), Box::new(io::empty()), config, "", &notices)?;
-    let (mut text, _) = skip_lines(text, config.skip_rows, None)?;
+    let (mut text, ..) = skip_lines(text, config.skip_rows, None)?;
     let mut sample = Vec::new();
     // A pause may be inside of a character, which ends the sample.
     let _cut: io::Result<usize> = text.read_to_end(&mut sample);
@@ -243,7 +262,7 @@ fn decode(
     let encoding = mark.or(wanted).unwrap_or(UTF_8);
     if encoding != UTF_8 {
         let all = Cursor::new(sample).chain(rest);
-        return Ok((Box::new(decoded(all, encoding)), None));
+        return Ok((Box::new(decoded(all, encoding, notices)), None));
     }
     let skipped = if mark.is_some() { 3 } else { 0 };
     let text = Cursor::new(sample[skipped..].to_vec()).chain(rest);
@@ -269,16 +288,18 @@ fn note_mark(
     }
 }
 
-/// The text behind its first `count` lines, and the offset of its first byte.
+/// The text behind its first `count` lines, the offset of its first byte, and the delimiter that the first of these
+/// lines names.
 fn skip_lines(
     text: Text,
     count: u64,
     mut base_byte: Option<u64>,
-) -> Result<(Text, Option<u64>), String> {
+) -> Result<(Text, Option<u64>, Option<u8>), String> {
     if count == 0 {
-        return Ok((text, base_byte));
+        return Ok((text, base_byte, None));
     }
     let mut lines = BufReader::new(text);
+    let mut named = None;
     for number in 1..=count {
         let mut line = Vec::new();
         let read = (&mut lines).take(LINE).read_until(b'\n', &mut line);
@@ -289,8 +310,11 @@ fn skip_lines(
             ));
         }
         base_byte = base_byte.map(|byte| byte + read);
+        if number == 1 {
+            named = named_delimiter(&line);
+        }
     }
-    Ok((Box::new(lines), base_byte))
+    Ok((Box::new(lines), base_byte, named))
 }
 
 /// `reader` from the middle of a file on, as text.
@@ -299,7 +323,9 @@ fn skip_lines(
 /// An encoding that is none.
 pub fn go_on(reader: Text, config: &CsvConfig) -> Result<Text, String> {
     match encoding(config).map_err(|e| e.to_string())? {
-        Some(encoding) if encoding != UTF_8 => Ok(Box::new(decoded(reader, encoding))),
+        Some(encoding) if encoding != UTF_8 => {
+            Ok(Box::new(decoded(reader, encoding, &Notices::default())))
+        }
         _ => Ok(reader),
     }
 }
@@ -403,6 +429,7 @@ fn sniff(
         }
         _ => {
             let all: Vec<String> = found.iter().map(|byte| shown(*byte)).collect();
+            notices.push_remedy(Remedy::Delimiter);
             Err(format!(
                 "its delimiter is ambiguous: `{}` each split its lines alike; set `csv.delimiter`",
                 all.join("` and `")
@@ -418,14 +445,14 @@ fn shown(delimiter: u8) -> String {
     }
 }
 
-/// The delimiter that a first line such as `sep=;` names.
-fn named_delimiter(sample: &[u8]) -> Option<u8> {
-    let line = sample.split(|byte| matches!(byte, b'\n' | b'\r')).next()?;
-    let (key, delimiter) = line.split_at_checked(4)?;
-    match delimiter {
-        [one] if key.eq_ignore_ascii_case(b"sep=") && DELIMITERS.contains(one) => Some(*one),
-        _ => None,
-    }
+fn has_in_first_line(sample: &[u8], delimiter: u8) -> bool {
+    let mut lines = sample.split(|byte| matches!(byte, b'\n' | b'\r'));
+    lines.next().is_some_and(|line| line.contains(&delimiter))
+}
+
+/// The delimiter that the first line of `text` names for spreadsheets, such as `sep=;`.
+pub fn named_delimiter(text: &[u8]) -> Option<u8> {
+    DelimiterLine::of(text).map(|line| line.delimiter)
 }
 
 /// Numbers of fields of the rows in `sample` by `delimiter`; of none if it has none.
@@ -486,9 +513,10 @@ struct Decoded<R> {
     is_over: bool,
     output: Vec<u8>,
     given: usize,
+    notices: Notices,
 }
 
-fn decoded<R: Read>(inner: R, encoding: &'static Encoding) -> Decoded<R> {
+fn decoded<R: Read>(inner: R, encoding: &'static Encoding, notices: &Notices) -> Decoded<R> {
     Decoded {
         inner,
         encoding,
@@ -500,6 +528,7 @@ fn decoded<R: Read>(inner: R, encoding: &'static Encoding) -> Decoded<R> {
         is_over: false,
         output: Vec::new(),
         given: 0,
+        notices: notices.clone(),
     }
 }
 
@@ -532,6 +561,7 @@ impl<R: Read> Decoded<R> {
             DecoderResult::InputEmpty => self.is_over = self.is_end,
             DecoderResult::OutputFull => {}
             DecoderResult::Malformed(..) => {
+                self.notices.push_remedy(Remedy::Encoding(None));
                 return Err(io::Error::other(format!(
                     "it is not {} at byte {}: set `csv.encoding` to the encoding that it is written in",
                     self.encoding.name(),
@@ -565,27 +595,5 @@ impl<R: Read> Read for Decoded<R> {
         out[..count].copy_from_slice(&self.output[self.given..self.given + count]);
         self.given += count;
         Ok(count)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_line_for_spreadsheets_names_the_delimiter() {
-        for (text, expected) in [
-            ("sep=;\r\nid;y\r\n", Some(b';')),
-            ("SEP=,\nid,y\n", Some(b',')),
-            ("sep=\t\nid\ty\n", Some(b'\t')),
-            ("sep=;", Some(b';')),
-            ("sep=a\n", None),
-            ("sep=;;\n", None),
-            ("sep;y\n", None),
-            ("id;y\nsep=;\n", None),
-            ("", None),
-        ] {
-            assert_eq!(named_delimiter(text.as_bytes()), expected, "{text:?}");
-        }
     }
 }

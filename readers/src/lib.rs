@@ -5,7 +5,8 @@
 //! [`rows::Rows`] is one reader; [`rows::open::open`] chooses it by the [`rows::Layout`] of a file. A
 //! flaw in one record is a [`record::Record::Bad`] in its place, with its place and reason; only a
 //! flaw behind which nothing can be read is an error. Decisions that a reader makes by itself, such
-//! as the delimiter of a file, go to [`notices::Notices`].
+//! as the delimiter of a file, go to [`notices::Notices`], and so does the [`remedy::Remedy`] of an
+//! error.
 //!
 //! Readers block: they run on threads for blocking work.
 
@@ -33,6 +34,7 @@ mod parquet_limits;
 mod parquet_rows;
 pub mod record;
 mod record_batches;
+pub mod remedy;
 pub mod rows;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

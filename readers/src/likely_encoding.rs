@@ -4,7 +4,7 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use feedline_schemas::count::counted;
 
-use crate::{notices::Notices, value::shorten};
+use crate::{notices::Notices, remedy::Remedy, value::shorten};
 
 /// A file is no UTF-8 if at least one of so many lines is none.
 const FOREIGN_LINES: usize = 20;
@@ -39,6 +39,7 @@ pub(crate) fn check_encoding(
         return Ok(());
     }
     if let (false, Some(wide)) = (is_wide, wide_encoding(sample)) {
+        notices.push_remedy(Remedy::Encoding(Some(label(wide))));
         return Err(format!(
             "every other byte of it is zero, as in UTF-16 without a byte order mark: set `csv.encoding` to `{}`",
             label(wide)
@@ -47,7 +48,7 @@ pub(crate) fn check_encoding(
     match wanted {
         _ if sample.is_ascii() && !is_wide => Ok(()),
         None => check_utf8(sample, name, notices),
-        Some(_) if is_wide => check_wide(sample),
+        Some(_) if is_wide => check_wide(sample, notices),
         Some(wanted) => {
             note_utf8(sample, wanted, name, notices);
             Ok(())
@@ -82,6 +83,7 @@ fn check_utf8(sample: &[u8], name: &str, notices: &Notices) -> Result<(), String
     let mut valid = sample.utf8_chunks().map(|chunk| chunk.valid());
     let is_mixed = valid.any(|text| !text.is_ascii());
     if !is_mixed && foreign > 1 && foreign * FOREIGN_LINES >= all {
+        notices.push_remedy(Remedy::Encoding(Some(likely.clone())));
         return Err(format!(
             "it is not UTF-8: {foreign} of its first {all} lines have other bytes, which look like `{likely}`: set `csv.encoding` to `{likely}`; with `utf-8` there, such rows are rejected"
         ));
@@ -107,7 +109,7 @@ fn check_utf8(sample: &[u8], name: &str, notices: &Notices) -> Result<(), String
 }
 
 /// Checks text that is to be UTF-16. Its line ends have a zero byte.
-fn check_wide(sample: &[u8]) -> Result<(), String> {
+fn check_wide(sample: &[u8], notices: &Notices) -> Result<(), String> {
     if !sample.contains(&b'\n') || sample.contains(&0) {
         return Ok(());
     }
@@ -115,6 +117,7 @@ fn check_wide(sample: &[u8]) -> Result<(), String> {
         Ok(_) => UTF_8,
         Err(_) => guess(sample),
     };
+    notices.push_remedy(Remedy::Encoding(Some(label(likely))));
     Err(format!(
         "it is no UTF-16, which has zero bytes in its line ends, and looks like `{0}`: set `csv.encoding` to `{0}`",
         label(likely)
@@ -171,7 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// Notice or error about the bytes of `text` in the encoding `real` that are read as `wanted`.
+    /// Notice or error about the bytes of `text` in the encoding `real` that are read as `wanted`. An error has the
+    /// encoding that its remedy has.
     fn found(text: &str, real: &'static Encoding, wanted: Option<&'static Encoding>) -> String {
         let bytes: Vec<u8> = match real {
             real if real == UTF_16LE => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
@@ -180,7 +184,15 @@ mod tests {
         };
         let notices = Notices::default();
         match check_encoding(&bytes, true, wanted, "a.csv", &notices) {
-            Err(error) => format!("error: {error}"),
+            Err(error) => {
+                let remedies = notices.remedies();
+                let [Remedy::Encoding(Some(label))] = &remedies[..] else {
+                    panic!("{remedies:?}");
+                };
+                let key = format!("set `csv.encoding` to `{label}`");
+                assert!(error.contains(&key), "{error}");
+                format!("error: {error}")
+            }
             Ok(()) => match notices.all().pop() {
                 Some(warning) => warning.message,
                 None => String::new(),

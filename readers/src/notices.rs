@@ -8,12 +8,16 @@ use std::{
 
 use feedline_schemas::{count::counted, report::Warning};
 
-use crate::value::shorten;
+use crate::{remedy::Remedy, value::shorten};
 
 /// Notices of a source; clones share them. The report has the first notice of each kind and the
 /// count of the others.
 #[derive(Clone, Debug, Default)]
-pub struct Notices(Arc<Mutex<Vec<Notice>>>);
+pub struct Notices {
+    all: Arc<Mutex<Vec<Notice>>>,
+    /// Those of the files that could not be read.
+    remedies: Arc<Mutex<Vec<Remedy>>>,
+}
 
 #[derive(Debug)]
 struct Notice {
@@ -43,8 +47,23 @@ impl Notices {
         self.add(code, key, message, true);
     }
 
+    /// Records the remedy of an error that ends the reading of a file.
+    pub fn push_remedy(&self, remedy: Remedy) {
+        let mut remedies = self.remedies.lock().unwrap_or_else(PoisonError::into_inner);
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+
+    /// The remedies for the files that could not be read, in the order of their errors.
+    #[must_use]
+    pub fn remedies(&self) -> Vec<Remedy> {
+        let remedies = self.remedies.lock().unwrap_or_else(PoisonError::into_inner);
+        remedies.clone()
+    }
+
     fn add(&self, code: &'static str, key: &'static str, message: String, is_listed: bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(notice) = all.iter_mut().find(|notice| notice.code == code) else {
             all.push(Notice {
                 code,
@@ -62,7 +81,7 @@ impl Notices {
 
     /// All of them, as warnings.
     pub fn all(&self) -> Vec<Warning> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let warning = |notice: &Notice| {
             let first = &notice.message;
             let message = match notice.others.len() {

@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::Context as _;
 use feedline_ingest::SourcePreview;
+use feedline_readers::remedy::Remedy;
 use feedline_schemas::config::ContractConfig;
 
 use super::{tools::Tools, work::PipelineWork};
@@ -76,22 +77,22 @@ impl<'a> FirstLook<'a> {
         Ok(previews.remove(0))
     }
 
-    /// Looks once more with each setting that `error` names, and with those that the errors of these looks name, and
+    /// Looks once more with each setting of `remedies`, and with those that the errors of these looks name, and
     /// returns the location and the preview with the most rows; none if no setting mends it.
     async fn look_with_remedies(
         &self,
         location: &Location,
         pagination: &init::Pagination,
-        error: &str,
+        remedies: &[Remedy],
     ) -> anyhow::Result<Option<(Location, SourcePreview)>> {
         let mut best: Option<(Location, SourcePreview)> = None;
-        let mut remedies = init::remedies(error, location);
-        while let Some(tried) = remedies.pop() {
+        let mut untried = init::with_remedies(remedies, location);
+        while let Some(tried) = untried.pop() {
             let preview = self.look(&tried, pagination).await?;
-            if let Some(error) = &preview.error {
+            if preview.error.is_some() {
                 // Lists are tried once, so that the search ends.
                 if tried.records.is_none() {
-                    remedies.extend(init::remedies(error, &tried));
+                    untried.extend(init::with_remedies(&preview.remedies, &tried));
                 }
                 continue;
             }
@@ -104,19 +105,16 @@ impl<'a> FirstLook<'a> {
     }
 
     /// Looks into an archive without a table, whose members are images or texts; none if it has
-    /// neither. `error` is that of the look at it as tables.
+    /// neither. `members` are the first of them.
     async fn look_into_archive(
         &self,
         location: &mut Location,
         pagination: &init::Pagination,
-        error: &str,
+        members: &[String],
     ) -> anyhow::Result<Option<SourcePreview>> {
-        if !init::lacks_tables(error) {
-            return Ok(None);
-        }
-        let texts = init::named_texts(error);
+        let texts = init::named_texts(members);
         if texts > 0 {
-            let of_texts = init::with_texts(location, error);
+            let of_texts = init::with_texts(location, members);
             let preview = self.look(&of_texts, pagination).await?;
             if init::texts_in(&preview) {
                 *location = of_texts;
@@ -143,13 +141,20 @@ impl<'a> FirstLook<'a> {
         target: Option<&str>,
     ) -> anyhow::Result<SourcePreview> {
         let mut preview = self.look(location, pagination).await?;
-        if let (Some(error), Content::Table) = (&preview.error, &location.content)
-            && let Some(found) = self.look_with_remedies(location, pagination, error).await?
+        let named = preview.remedies.clone();
+        if location.content == Content::Table
+            && let Some(found) = self
+                .look_with_remedies(location, pagination, &named)
+                .await?
         {
             (*location, preview) = found;
         }
-        if let Some(error) = preview.error.as_deref().filter(|_| location.is_archive())
-            && let Some(found) = self.look_into_archive(location, pagination, error).await?
+        if preview.error.is_some()
+            && location.is_archive()
+            && let Some(members) = init::unread_members(&named)
+            && let Some(found) = self
+                .look_into_archive(location, pagination, members)
+                .await?
         {
             return Ok(found);
         }
@@ -194,11 +199,8 @@ impl<'a> FirstLook<'a> {
 fn with_columns(location: &Location, preview: SourcePreview) -> anyhow::Result<SourcePreview> {
     match &preview.error {
         Some(error) => {
-            let advice = init::advice(error, location);
-            let statuses = ["401", "403"];
-            let is_refused =
-                error.contains("refused") && statuses.iter().any(|status| error.contains(status));
-            let hint = match is_refused {
+            let advice = init::advice(&preview.remedies, location);
+            let hint = match preview.is_denied {
                 true => token_hint(location),
                 false => "",
             };

@@ -1,73 +1,50 @@
 //! Settings for data that cannot be read without one: those that the error names, and otherwise
 //! advice, since there is no pipeline yet to set them in.
 
+use feedline_readers::remedy::Remedy;
+
 use super::{
     location::Location,
     pipeline::{Pagination, source_text},
 };
 
-/// Keys that a reason for unreadable data names, with an example of each as a line of the source.
-const KEYS: [(&str, &str); 4] = [
-    ("`csv.encoding`", "csv = { encoding = \"windows-1252\" }"),
-    ("`csv.delimiter`", "csv = { delimiter = \";\" }"),
-    ("`csv.header", "csv = { header = false }"),
-    ("`records`", "records = \"data\""),
-];
-
 /// Most lists that are tried as the list of records.
 const MAX_LISTS: usize = 8;
 
-/// Locations with a setting that `error` names, to be tried: the likely encoding, or one of the lists
-/// in a document.
-pub(crate) fn remedies(error: &str, location: &Location) -> Vec<Location> {
+/// Locations with a setting of `remedies`, to be tried: the likely encoding, or one of the lists in a
+/// document.
+pub(crate) fn with_remedies(remedies: &[Remedy], location: &Location) -> Vec<Location> {
     let mut found = Vec::new();
-    if let Some((_, rest)) = error.split_once("set `csv.encoding` to `")
-        && let Some((encoding, _)) = rest.split_once('`')
-        && location.encoding.is_none()
-    {
-        found.push(Location {
-            encoding: Some(encoding.to_owned()),
-            ..location.clone()
-        });
-    }
-    let named = error.split_once("set `csv.skip_rows = 1` and `csv.delimiter = \"");
-    if let Some((delimiter, _)) = named.and_then(|(_, rest)| rest.split_once("\"`"))
-        && location.named_delimiter.is_none()
-        // The files of a folder may begin otherwise.
-        && !location.url.contains('*')
-    {
-        found.push(Location {
-            named_delimiter: Some(delimiter.to_owned()),
-            ..location.clone()
-        });
-    }
-    if let Some((_, lists)) = error.split_once("(lists in it: `") {
-        let lists = lists.split_once("`)").map_or(lists, |(lists, _)| lists);
-        let with = |list: &str| Location {
-            records: Some(list.to_owned()),
-            ..location.clone()
-        };
-        found.extend(lists.split("`, `").take(MAX_LISTS).map(with));
+    for remedy in remedies {
+        match remedy {
+            Remedy::Encoding(Some(encoding)) if location.encoding.is_none() => {
+                found.push(Location {
+                    encoding: Some(encoding.clone()),
+                    ..location.clone()
+                });
+            }
+            Remedy::Records(lists) => {
+                let with = |list: &String| Location {
+                    records: Some(list.clone()),
+                    ..location.clone()
+                };
+                found.extend(lists.iter().take(MAX_LISTS).map(with));
+            }
+            Remedy::Encoding(_) | Remedy::Delimiter | Remedy::Header | Remedy::Members(_) => {}
+        }
     }
     found
 }
 
-/// Remedies for data that cannot be read because of `error`: convert it, or write the pipeline by
-/// hand. Empty for an error that no setting mends.
-pub(crate) fn advice(error: &str, location: &Location) -> String {
-    let Some((key, example)) = KEYS.iter().find(|(key, _)| error.contains(key)) else {
+/// Advice for data that cannot be read and whose error has `remedies`: convert it, or write the pipeline
+/// by hand. Empty for an error that no setting mends.
+pub(crate) fn advice(remedies: &[Remedy], location: &Location) -> String {
+    let example = |remedy| Some((remedy, example_of(remedy)?));
+    let Some((remedy, example)) = remedies.iter().find_map(example) else {
         return String::new();
     };
-    let found = error.split_once("(lists in it: `").map(|(_, lists)| lists);
-    let list = found.and_then(|lists| lists.split('`').next());
-    let example = match list {
-        Some(list) if *key == "`records`" => {
-            format!("records = {}", toml::Value::String(list.to_owned()))
-        }
-        _ => (*example).to_owned(),
-    };
-    let convert = match *key {
-        "`csv.encoding`" => {
+    let convert = match remedy {
+        Remedy::Encoding(_) => {
             "convert the file to UTF-8, such as by `iconv -f WINDOWS-1252 -t UTF-8`, or "
         }
         _ => "",
@@ -79,18 +56,37 @@ pub(crate) fn advice(error: &str, location: &Location) -> String {
     )
 }
 
+/// An example of the setting as a line of the source; `None` for members of an archive, which `init` tries itself.
+fn example_of(remedy: &Remedy) -> Option<String> {
+    Some(match remedy {
+        Remedy::Encoding(_) => "csv = { encoding = \"windows-1252\" }".to_owned(),
+        Remedy::Delimiter => "csv = { delimiter = \";\" }".to_owned(),
+        Remedy::Header => "csv = { header = false }".to_owned(),
+        Remedy::Records(lists) => {
+            let list = lists.first().map_or("data", String::as_str);
+            format!("records = {}", toml::Value::String(list.to_owned()))
+        }
+        Remedy::Members(_) => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use feedline_schemas::config::load;
 
     use super::*;
 
+    fn location(suffix: &str) -> (tempfile::NamedTempFile, Location) {
+        let file = tempfile::Builder::new().suffix(suffix).tempfile().unwrap();
+        let location = Location::new(&file.path().display().to_string()).unwrap();
+        (file, location)
+    }
+
     #[test]
     fn advice_is_a_pipeline_that_loads_with_the_missing_setting() {
-        let file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
-        let location = Location::new(&file.path().display().to_string()).unwrap();
-        let of = |error: &str| {
-            let text = advice(error, &location);
+        let (_file, location) = location(".csv");
+        let of = |remedy: Remedy| {
+            let text = advice(&[Remedy::Members(Vec::new()), remedy], &location);
             let (words, pipeline) = text.split_once("\n\n").unwrap();
             let source = load("p.toml", pipeline, &[])
                 .unwrap()
@@ -99,38 +95,39 @@ mod tests {
                 .remove(0);
             (words.to_owned(), source)
         };
-        let (words, source) =
-            of("its header line is not UTF-8: set `csv.encoding` to `windows-1252`");
+        let (words, source) = of(Remedy::Encoding(None));
         assert!(words.contains("iconv"), "{words}");
         assert_eq!(source.csv.encoding.as_deref(), Some("windows-1252"));
-        let (words, source) = of("set `records` to the path of the list (lists in it: `ro\"ws`)");
+        let (words, source) = of(Remedy::Records(vec!["ro\"ws".to_owned()]));
         assert!(!words.contains("iconv"), "{words}");
         assert_eq!(source.records, "ro\"ws");
-        assert_eq!(advice("it is a folder", &location), "");
+        assert_eq!(of(Remedy::Records(Vec::new())).1.records, "data");
+        assert_eq!(of(Remedy::Delimiter).1.csv.delimiter.as_deref(), Some(";"));
+        assert!(!of(Remedy::Header).1.csv.header);
+        assert_eq!(advice(&[], &location), "");
+        assert_eq!(advice(&[Remedy::Members(Vec::new())], &location), "");
     }
 
     #[test]
     fn settings_that_an_error_names_are_tried() {
-        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
-        let location = Location::new(&file.path().display().to_string()).unwrap();
-        let tried = |error: &str| {
-            let settings = remedies(error, &location).into_iter();
+        let (_file, location) = location(".json");
+        let tried = |remedy: Remedy| {
+            let settings = with_remedies(&[remedy], &location).into_iter();
             let settings = settings.map(|tried| (tried.encoding, tried.records));
             settings.collect::<Vec<_>>()
         };
         let some = |text: &str| Some(text.to_owned());
-        let lists = "set `records` to the path of the list (lists in it: `data.items`, `x`)";
+        let lists = ["data.items", "x"].map(str::to_owned).to_vec();
         assert_eq!(
-            tried(lists),
+            tried(Remedy::Records(lists)),
             [(None, some("data.items")), (None, some("x"))]
         );
-        let encoding = "it is not UTF-8: set `csv.encoding` to `windows-1251`; with `utf-8` there";
-        assert_eq!(tried(encoding), [(some("windows-1251"), None)]);
-        assert_eq!(tried("it is a folder"), []);
-        let line = "its first line `sep=;` is no header: set `csv.skip_rows = 1` and `csv.delimiter = \";\"`";
-        let found = remedies(line, &location);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].named_delimiter.as_deref(), Some(";"));
-        assert_eq!(remedies(line, &found[0]), []);
+        let encoding = [Remedy::Encoding(some("windows-1251"))];
+        let expected = [(some("windows-1251"), None)];
+        assert_eq!(tried(encoding[0].clone()), expected);
+        assert_eq!(tried(Remedy::Encoding(None)), []);
+        assert_eq!(tried(Remedy::Header), []);
+        let found = with_remedies(&encoding, &location);
+        assert_eq!(with_remedies(&encoding, &found[0]), []);
     }
 }

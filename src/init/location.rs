@@ -78,8 +78,6 @@ pub(crate) struct Location {
     pub(crate) number_format: NumberFormat,
     /// Encoding of CSV that is no UTF-8.
     pub(crate) encoding: Option<String>,
-    /// Delimiter that the first line of CSV names, such as `sep=;`, as a string of TOML has it.
-    pub(crate) named_delimiter: Option<String>,
     /// True if quotes in quoted fields of CSV are behind a backslash.
     pub(crate) has_escapes: bool,
     /// Path of the list of records in a document of JSON.
@@ -150,11 +148,6 @@ impl Location {
         if let Some(encoding) = &self.encoding {
             decisions.push(format!(
                 "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
-            ));
-        }
-        if let Some(delimiter) = &self.named_delimiter {
-            decisions.push(format!(
-                "the first line `sep={delimiter}` names the delimiter and is skipped; `csv.skip_rows` and `csv.delimiter` change it"
             ));
         }
         if self.has_escapes {
@@ -310,7 +303,6 @@ impl Location {
             bearer: None,
             number_format: NumberFormat::Point,
             encoding: None,
-            named_delimiter: None,
             has_escapes: false,
             records: None,
             number_column: None,

@@ -1,9 +1,7 @@
 //! Numbers in the columns of a table, as numbers and as text.
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
-use feedline_schemas::record::ColumnType;
-
-use crate::output::counted;
+use feedline_schemas::{count::first_counted, record::ColumnType};
 
 /// Most columns that a decision names.
 const MOST_NAMED: usize = 5;
@@ -89,11 +87,7 @@ pub(crate) fn describe_open_numbers(
     if open.is_empty() {
         return None;
     }
-    let more = match open.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {}", counted(more as u64, "more column")),
-    };
-    let named: Vec<&str> = open.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let named = first_counted(&open, MOST_NAMED, "column");
     let mut columns = preview.columns.iter();
     let certain = columns.find_map(|found| Some((found.separators.comma.as_ref()?, &found.name)));
     let reason = match (certain, column) {
@@ -104,9 +98,8 @@ pub(crate) fn describe_open_numbers(
         _ => "the other numbers decide it".to_owned(),
     };
     Some(format!(
-        "a separator before three digits may be a decimal one or one of thousands in {}{more}: {reason}; if that column has \
-         codes or sizes rather than numbers, change `csv.decimal_separator` and `csv.thousands_separator`",
-        named.join(", ")
+        "a separator before three digits may be a decimal one or one of thousands in {named}: {reason}; if that column has \
+         codes or sizes rather than numbers, change `csv.decimal_separator` and `csv.thousands_separator`"
     ))
 }
 

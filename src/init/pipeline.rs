@@ -128,13 +128,11 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
 fn csv_keys(location: &Location) -> Vec<String> {
     let encoding = location.encoding.as_deref();
     let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
-    let delimiter = location.named_delimiter.as_deref();
-    let skipped = delimiter.map(|sign| format!("skip_rows = 1, delimiter = \"{sign}\""));
     let escape = location
         .has_escapes
         .then(|| format!("escape = {}", quoted("\\")));
     let format = location.number_format.keys().map(ToOwned::to_owned);
-    let keys = encoding.into_iter().chain(skipped).chain(escape);
+    let keys = encoding.into_iter().chain(escape);
     let numbers = location.number_settings.iter().cloned();
     keys.chain(format).chain(numbers).collect()
 }
@@ -546,7 +544,6 @@ mod tests {
                 open_numbers: (content == Content::Table).then(|| "`a\nb` may be\neither".into()),
                 max_columns: (content == Content::Table).then_some(3001),
                 encoding: (content == Content::Table).then(|| "latin1".to_owned()),
-                named_delimiter: (content == Content::Table).then(|| "\\t".to_owned()),
                 has_escapes: content == Content::Table,
                 records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
                 left_out: Some("2 files are not read".to_owned()),

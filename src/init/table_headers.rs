@@ -8,6 +8,9 @@ use std::{
     path::Path,
 };
 
+use feedline_readers::csv_dialect;
+use feedline_schemas::count::first_of;
+
 /// Most files whose header is read, and most bytes of a header.
 const MOST_FILES: usize = 64;
 const MOST_BYTES: u64 = 64 << 10;
@@ -47,17 +50,12 @@ pub(super) fn describe_other_tables<'a>(
     if others.is_empty() {
         return None;
     }
-    let more = match others.len().saturating_sub(NAMED_FILES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named: Vec<String> = others.into_iter().take(NAMED_FILES).collect();
     Some(format!(
         "`source.url` reads tables of other columns than those of `{}` as rows of one table, with nulls in the columns of the \
-         others: {}{more}; name the file of one table, and read each other one by another `[[source]]`, which `[[dataset.join]]` \
+         others: {}; name the file of one table, and read each other one by another `[[source]]`, which `[[dataset.join]]` \
          joins by a key",
         main.name,
-        named.join(", ")
+        first_of(&others, NAMED_FILES)
     ))
 }
 
@@ -79,15 +77,24 @@ fn describe(header: &FileHeader) -> String {
     format!("`{}` ({}{more})", header.name, columns.join(", "))
 }
 
-/// Columns in the first line of a file; none for a line that is no header.
+/// Columns in the first line of a file, or in the one behind a line such as `sep=;`; none for a line that is no header.
 fn read_header(folder: &Path, file: &Path) -> Option<FileHeader> {
     let bytes = fs::metadata(file).ok()?.len();
     let mut line = String::new();
     let mut reader = BufReader::new(File::open(file).ok()?.take(MOST_BYTES));
     reader.read_line(&mut line).ok()?;
+    let first = line.trim_start_matches('\u{feff}');
+    let named = csv_dialect::named_delimiter(first.as_bytes());
+    if named.is_some() {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+    }
     let line = line.trim_start_matches('\u{feff}').trim_end();
     let count = |sign: &char| line.matches(*sign).count();
-    let delimiter = [',', ';', '\t', '|'].into_iter().max_by_key(count)?;
+    let delimiter = match named {
+        Some(named) => char::from(named),
+        None => [',', ';', '\t', '|'].into_iter().max_by_key(count)?,
+    };
     let columns = line
         .split(delimiter)
         .map(|column| column.trim().trim_matches('"'));
@@ -134,6 +141,8 @@ mod tests {
             "id,hood,area,price,garden\n1,H00,126.8,462110,y\n",
         );
         assert_eq!(describe(&[houses, more]), None);
+        let named = ("named.csv", "sep=;\r\nid;hood;area;price\r\n");
+        assert_eq!(describe(&[houses, named]), None);
         assert_eq!(describe(&[houses, ("plain.csv", "1,H00,bath\n")]), None);
     }
 }

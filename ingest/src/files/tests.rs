@@ -126,6 +126,31 @@ fn one(code: &str, key: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
+async fn the_setting_that_an_error_names_is_a_remedy_of_the_source() {
+    let folder = Folder::new(&[
+        ("list.json", br#"{"n":1,"b":{"c":[2]}}"#),
+        ("number.json", b"7"),
+        ("latin.csv", b"id,ort\n1,K\xf6ln\n2,Z\xfcrich\n3,Bonn\n"),
+        ("twice.csv", b"a,a\n1,2\n"),
+        ("signs.csv", b"a;b|c\n1;2|3\n"),
+    ]);
+    let latin = Some("windows-1252".to_owned());
+    for (name, expected) in [
+        ("list.json", Remedy::Records(vec!["b.c".to_owned()])),
+        ("number.json", Remedy::Records(Vec::new())),
+        ("latin.csv", Remedy::Encoding(latin)),
+        ("twice.csv", Remedy::Header),
+        ("signs.csv", Remedy::Delimiter),
+    ] {
+        let mut source = files(&folder.source(name));
+        assert_eq!(source.remedies(), []);
+        let read = source.next_page(&Position::Start).await;
+        assert!(read.is_err(), "{name}");
+        assert_eq!(source.remedies(), [expected], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn fault_42_ndjson_sets_bad_lines_aside_with_their_place() {
     let folder = Folder::new(&[(
         "a.ndjson",

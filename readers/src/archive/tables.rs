@@ -6,6 +6,7 @@ use super::member::{Member, Members, is_meant};
 use crate::{
     file_format::{self, Kind, Packing},
     record::Record,
+    remedy::Remedy,
     rows::{Layout, Rows, one_pass::of_reader, unpack},
     text_rows::TextRows,
     value::shorten,
@@ -121,10 +122,14 @@ impl<M: Members> TableMembers<M> {
         };
         match &self.layout.archive.member {
             Some(pattern) => format!("no member matches `archive.member` = `{pattern}`; {among}"),
-            None => format!(
-                "no member has a known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
-                 `archive.member`"
-            ),
+            None => {
+                let remedy = Remedy::Members(self.left_out.clone());
+                self.layout.notices.push_remedy(remedy);
+                format!(
+                    "no member has a known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
+                     `archive.member`"
+                )
+            }
         }
     }
 }

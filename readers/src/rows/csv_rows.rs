@@ -20,6 +20,7 @@ use crate::{
     line_ends::LineEnds,
     notices::Notices,
     record::Record,
+    remedy::Remedy,
     value::{Value, shorten},
     value_view::ValueView,
 };
@@ -127,7 +128,7 @@ impl CsvRows {
         let is_any = reader
             .read_byte_record(&mut row)
             .map_err(|e| e.to_string())?;
-        let header = names(&row, &dialect)?;
+        let header = names(&row, &dialect, notices)?;
         if dialect.has_header && dialect.columns.is_empty() && csv_dialect::looks_like_data(&header)
         {
             let message = format!(
@@ -163,7 +164,7 @@ impl CsvRows {
         from: Begin,
     ) -> Result<(), String> {
         let end = self.reader.position();
-        let header = self.dialect.base_line + end.line() - 1;
+        let header = self.dialect.base_feeds + end.line() - 1;
         // A header that ends with the file has no line end to count.
         let is_within = |base| from.byte < base + end.byte();
         if from.lines.feeds() < header || self.dialect.base_byte.is_some_and(is_within) {
@@ -171,6 +172,7 @@ impl CsvRows {
         }
         self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
         self.dialect.base_line = from.lines.count();
+        self.dialect.base_feeds = from.lines.feeds();
         self.is_ahead = false;
         let rest = csv_dialect::go_on(reader, &layout.csv)?;
         self.reader = csv_dialect::builder(&self.dialect).from_reader(RowLimit {
@@ -374,10 +376,14 @@ impl Rows for CsvRows {
 }
 
 /// Column names of a file whose first row is `row`.
-fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String> {
+fn names(
+    row: &csv::ByteRecord,
+    dialect: &Dialect,
+    notices: &Notices,
+) -> Result<Vec<String>, String> {
     let given = &dialect.columns;
     if given.is_empty() && dialect.has_header {
-        return header(row);
+        return header(row, notices);
     }
     if given.is_empty() {
         return Ok((1..=row.len()).map(|i| format!("column_{i}")).collect());
@@ -394,15 +400,16 @@ fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String
 
 /// Names of the columns. A nameless one (from a comma at the end of each line) is called
 /// `column_<number>`.
-fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
+fn header(row: &csv::ByteRecord, notices: &Notices) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
         let name = std::str::from_utf8(bytes)
             .map_err(|_| {
+                let likely = likely_label(row.as_slice());
+                notices.push_remedy(Remedy::Encoding(Some(likely.clone())));
                 format!(
-                    "its header line is not UTF-8: set `csv.encoding` to `{}`, which its bytes look like, or to the encoding \
-                     that it is written in",
-                    likely_label(row.as_slice())
+                    "its header line is not UTF-8: set `csv.encoding` to `{likely}`, which its bytes look like, or to the encoding \
+                     that it is written in"
                 )
             })?;
         names.push(if name.trim().is_empty() {
@@ -414,8 +421,11 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut seen = HashSet::new();
     match names.iter().find(|name| !seen.insert(name.as_str())) {
         None => Ok(names),
-        Some(name) => Err(format!(
-            "its header line has `{name}` twice; give every column a name of its own, or set `csv.header = false` if it is no header"
-        )),
+        Some(name) => {
+            notices.push_remedy(Remedy::Header);
+            Err(format!(
+                "its header line has `{name}` twice; give every column a name of its own, or set `csv.header = false` if it is no header"
+            ))
+        }
     }
 }

@@ -15,7 +15,9 @@ use crate::{
     csv_dialect::Text,
     file_bytes::Begin,
     json::{JsonRecord, NodeKind, Reader, Tape, encoding::is_utf16},
+    notices::Notices,
     record::Record,
+    remedy::Remedy,
     value::{Value, shorten},
 };
 
@@ -188,12 +190,12 @@ fn list_of_tape(tape: Tape, path: &str) -> Result<ElementList, Vec<u8>> {
 fn list_of_tree(bytes: &[u8], layout: &Layout) -> Result<ElementList, String> {
     let document = Value::parse_within(bytes, &layout.json, 0);
     let document = document.map_err(|e| format!("it is not JSON: {e}"))?;
-    let elements = list_at(document, &layout.records)?;
+    let elements = list_at(document, &layout.records, &layout.notices)?;
     Ok(ElementList::Tree(elements.into_iter()))
 }
 
-/// The list at `path`.
-fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
+/// The list at `path`. Other lists go to `notices`, as the remedy of the error.
+fn list_at(document: Value, path: &str, notices: &Notices) -> Result<Vec<Value>, String> {
     let mut at = document;
     let keys = if path.is_empty() {
         Vec::new()
@@ -225,18 +227,26 @@ fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
         Value::Object(entries) => {
             let mut lists = Vec::new();
             lists_below(&entries, "", LIST_LEVELS, &mut lists);
-            Err(match lists.is_empty() {
-                true => "an object without a list is in the place of the list of records; put it into `[` and `]`, or write one object a line as NDJSON".to_owned(),
-                false => format!(
-                    "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
-                    shorten(&lists.join("`, `"), 200)
-                ),
-            })
+            if lists.is_empty() {
+                return Err(
+                    "an object without a list is in the place of the list of records; put it into `[` and `]`, or write one object a line as NDJSON"
+                        .to_owned(),
+                );
+            }
+            let reason = format!(
+                "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
+                shorten(&lists.join("`, `"), 200)
+            );
+            notices.push_remedy(Remedy::Records(lists));
+            Err(reason)
         }
-        other => Err(format!(
-            "{} is in the place of the list of records; set `records`",
-            other.kind()
-        )),
+        other => {
+            notices.push_remedy(Remedy::Records(Vec::new()));
+            Err(format!(
+                "{} is in the place of the list of records; set `records`",
+                other.kind()
+            ))
+        }
     }
 }
 

@@ -143,6 +143,7 @@ mod tests {
             columns: Vec::new(),
             base_byte: Some(0),
             base_line: 0,
+            base_feeds: 0,
         }
     }
 

@@ -99,6 +99,44 @@ async fn tsv_and_other_delimiters_are_read() {
 }
 
 #[tokio::test]
+async fn a_first_line_that_names_the_delimiter_is_no_header_of_the_files_that_have_it() {
+    let folder = Folder::new(&[
+        ("a.csv", b"a,b\n1,2\n"),
+        ("b.csv", b"sep=;\r\na;b\r\n3,5;4\r\n5\r\n"),
+        ("c.csv", b"\xef\xbb\xbf\"sep=|\"\na|b\n6;7|8,9\n10\n"),
+        ("d.csv", b"sep=;\ra;b\r11;12\r"),
+    ]);
+    let mut config = folder.source("*.csv");
+    let expected = [
+        r#"{"a":"1","b":"2"}"#,
+        r#"{"a":"3,5","b":"4"}"#,
+        "ragged_row | line 4 (byte 19 of the file): 1 field, the header has 2 | 5",
+        r#"{"a":"6;7","b":"8,9"}"#,
+        "ragged_row | line 4 (byte 23 of the file): 1 field, the header has 2 | 10",
+        r#"{"a":"11","b":"12"}"#,
+    ];
+    assert_eq!(records(&config).await, expected);
+    assert_eq!(told(&config).await, one("csv_delimiter", "csv.delimiter"));
+    config.csv.delimiter = Some(",".into());
+    let error = refused(&config).await;
+    let part = "its first line `sep=;` names another delimiter than `csv.delimiter = \",\"`; remove the key";
+    assert!(error.contains(part), "{error}");
+    // Without the line, the delimiter of this file would be ambiguous.
+    let folder = Folder::new(&[("a.csv", b"sep=|\na;b|c\n1;2|3\n")]);
+    for (skip_rows, delimiter) in [(0, None), (0, Some("|")), (1, None), (1, Some("|"))] {
+        let mut config = folder.source("a.csv");
+        config.csv.skip_rows = skip_rows;
+        config.csv.delimiter = delimiter.map(str::to_owned);
+        assert_eq!(records(&config).await, [r#"{"a;b":"1;2","c":"3"}"#]);
+        let expected = match delimiter {
+            None => one("csv_delimiter", "csv.delimiter"),
+            Some(_) => Vec::new(),
+        };
+        assert_eq!(told(&config).await, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_header_with_a_name_twice_is_refused() {
     let folder = Folder::new(&[("a.csv", b"a,b,a\n")]);
     assert!(

@@ -114,10 +114,16 @@ async fn a_later_run_reads_only_new_files() {
 
 #[tokio::test]
 async fn a_file_that_has_grown_is_read_on_from_every_page() {
-    for (name, header) in [("a.ndjson", ""), ("a.csv", "a\n")] {
+    for (name, header, end) in [
+        ("a.ndjson", "", "\n"),
+        ("a.csv", "a\n", "\n"),
+        ("a.csv", "sep=;\na\n", "\n"),
+        ("a.csv", "sep=;\r\na\r\n", "\r\n"),
+        ("a.csv", "sep=;\ra\r", "\r"),
+    ] {
         let row = |i: u32| match header {
-            "" => format!("{{\"a\":{i}}}\n"),
-            _ => format!("{i}\n"),
+            "" => format!("{{\"a\":{i}}}{end}"),
+            _ => format!("{i}{end}"),
         };
         let content = |to: u32| header.to_owned() + &(1..=to).map(row).collect::<String>();
         let folder = Folder::new(&[(name, content(2).as_bytes())]);
@@ -135,7 +141,7 @@ async fn a_file_that_has_grown_is_read_on_from_every_page() {
             let all: String = (1..=to).map(|i| i.to_string()).collect();
             for (place, (_, position)) in whole.iter().enumerate() {
                 let found = pages(&config, position.clone()).await.unwrap();
-                assert_eq!(values(found), all[place + 1..], "{name} from {place}");
+                assert_eq!(values(found), all[place + 1..], "{header:?} from {place}");
             }
         }
         // And from every page of the appended part.
@@ -143,7 +149,11 @@ async fn a_file_that_has_grown_is_read_on_from_every_page() {
         folder.write(name, content(7).as_bytes());
         for (place, (_, position)) in grown.iter().enumerate() {
             let found = pages(&config, position.clone()).await.unwrap();
-            assert_eq!(values(found), "34567"[place + 1..], "{name} from {place}");
+            assert_eq!(
+                values(found),
+                "34567"[place + 1..],
+                "{header:?} from {place}"
+            );
         }
         config.files.changed = FilesChanged::Refuse;
         for (_, position) in whole {
