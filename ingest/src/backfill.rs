@@ -35,7 +35,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    absent_values::{has_failed_values, rereads_failed, warn_of_absent, warn_of_failed},
+    absent_values::{MOST_REMEMBERED, rereads_failed, warn_of_absent, warn_of_failed},
     list_check::{note_unsaved_list, wrong_lists},
     list_history::ListHistory,
     listed_values::ListedValues,

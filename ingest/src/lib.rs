@@ -154,6 +154,6 @@ pub use self::{
     resume::resume,
     run::{IngestEnd, JUDGED_AFTER, ingest, ingest_all, replay::replay},
     schedule::{ScheduleStatus, Scheduler, ServedSource},
-    status::{mask_message, mask_secrets, report_stopped_run, status, status_with_lag},
+    status::{mask_message, mask_secrets, status, status_with_lag},
     verify::verify,
 };

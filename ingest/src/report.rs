@@ -12,7 +12,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    backfill::{ListedValues, has_failed_values, slices_report},
+    backfill::{ListedValues, slices_report},
     batch::rejects::{self, ENCODING, describe, keys_of},
     column_warnings::{RecordColumns, warn_of_columns},
     error::Error,
@@ -54,7 +54,7 @@ pub(crate) async fn source_report(
         .unwrap_or_default();
     let status = match last.map(|entry| &entry.state.position) {
         None => "empty",
-        Some(position @ Position::Done { .. }) if !has_failed_values(position) => "complete",
+        Some(position @ Position::Done { .. }) if !position.has_failed_values() => "complete",
         Some(_) if last.is_some_and(|entry| entry.state.not_before_unix_s.is_some()) => "deferred",
         Some(_) => "partial",
     };

@@ -76,7 +76,8 @@ pub async fn ingest(
 /// Result of a run of several sources.
 #[derive(Debug)]
 pub struct IngestEnd {
-    /// Report of all sources; for a failed source, with its error and the state of its log.
+    /// Report of all sources; for a failed source, with its error, its warnings and the state of its
+    /// log.
     pub report: IngestReport,
     /// Error that ends the run: see [`ingest`].
     pub error: Option<Error>,
@@ -103,26 +104,21 @@ pub async fn ingest_all(
         // Boxed: the future of a source is large.
         let runs = wave
             .iter()
-            .map(|(_, source)| Box::pin(places.run(config, source, context)));
+            .map(|&(index, source)| Box::pin(places.run(config, (index, source), context)));
         let ended: Vec<_> = join_all(runs).await;
         all_ended.extend(wave.into_iter().zip(ended));
     }
     all_ended.sort_by_key(|((index, _), _)| *index);
     let (mut failed, mut stopped, mut deferred) = (None, None, None);
-    for ((index, source), ended) in all_ended {
-        let under = |error: Error| error.under(&format!("source.{index}"));
-        let ended = ended.map_err(under);
-        failures::note(context, source, ended.as_ref().err()).await;
-        match &ended {
-            Ok(ended) => add(&mut report, ended.clone()),
-            Err(error) => add(&mut report, report_failed_run(source, error, context).await),
-        }
-        match ended {
-            Ok(_) => {}
-            Err(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
+    for ((_, source), (ended, error)) in all_ended {
+        failures::note(context, source, error.as_ref()).await;
+        add(&mut report, ended);
+        match error {
+            None => {}
+            Some(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
             // A wish to stop must not hide that another source failed.
-            Err(e @ Error::Cancelled) => stopped = Some(e),
-            Err(e) => {
+            Some(e @ Error::Cancelled) => stopped = Some(e),
+            Some(e) => {
                 if failed.is_some() {
                     let masks = SecretMasks::configured(source, &*context.secrets);
                     let error = masks.mask_message(&e.to_string());
@@ -153,14 +149,15 @@ impl SourcePlaces {
         }
     }
 
-    /// Runs a source when there is a place for it, and merges its small files if that is configured.
-    /// Records the warnings that its log does not have.
+    /// Runs a source with its index when there is a place for it. Unless the run ended early, merges
+    /// its small files if that is configured. Records the warnings that its log does not have.
+    /// Returns its report, and the error that ended it.
     async fn run(
         &self,
         config: &PipelineConfig,
-        source: &SourceConfig,
+        (index, source): (usize, &SourceConfig),
         context: &Context,
-    ) -> Result<SourceReport, Error> {
+    ) -> (SourceReport, Option<Error>) {
         let is_files = unit_of(source) == ReadUnit::File;
         // A source of files takes no place while it waits for another of files.
         let _file = if is_files {
@@ -170,15 +167,23 @@ impl SourcePlaces {
         };
         let _place = self.all.acquire().await;
         let mut found = FoundWarnings::default();
-        let mut ended = run_source(source, context, &mut found).await;
-        if let Ok(report) = &mut ended {
+        let (mut report, error) = match run_source(source, context, &mut found).await {
+            Ok(report) => (report, None),
+            Err(error) => {
+                let error = error.under(&format!("source.{index}"));
+                let report = report_failed_run(source, &error, &found, context).await;
+                (report, Some(error))
+            }
+        };
+        // Failed values leave a complete run.
+        if error.is_none() || found.is_complete {
             let of_run = report.warnings.len();
-            compact_when_due(config, &source.name, context, report).await;
+            compact_when_due(config, &source.name, context, &mut report).await;
             let added = report.warnings.get(of_run..).unwrap_or_default();
             found.add(source, None, added);
         }
         run_warnings::note(context, &source.name, &found).await;
-        ended
+        (report, error)
     }
 }
 
@@ -204,7 +209,7 @@ async fn run_source(
     // A source that is not opened has no others.
     let mut masks = SecretMasks::configured(config, &*context.secrets);
     let mut warnings = Vec::new();
-    let mut read = Ok(());
+    let mut read = Ok(None);
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
@@ -226,7 +231,9 @@ async fn run_source(
     warnings.extend(log.delta_warnings().cloned());
     found.add(config, log.last(), &warnings);
     found.is_complete = !is_finished && read.is_ok();
-    read?;
+    if let Some(failed_values) = read? {
+        return Err(failed_values);
+    }
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;
     let sample = report.reject_sample.take();
@@ -252,11 +259,12 @@ async fn run_source(
     Ok(report)
 }
 
-/// Reads a source to its end, after the pass that an earlier run has begun.
+/// Reads a source to its end, after the pass that an earlier run has begun. Returns the error about
+/// values that failed, if there are some and all others were read.
 ///
 /// # Errors
-/// Those of reading and landing, and at the end [`Error::FailedValues`].
-async fn read_passes(run: &mut Run<'_>, source: &mut dyn Source) -> Result<(), Error> {
+/// Those of reading and landing.
+async fn read_passes(run: &mut Run<'_>, source: &mut dyn Source) -> Result<Option<Error>, Error> {
     let is_in_pass = run.is_in_pass();
     Box::pin(run.drive(source)).await?;
     if is_in_pass {
@@ -267,7 +275,7 @@ async fn read_passes(run: &mut Run<'_>, source: &mut dyn Source) -> Result<(), E
         // That pass keeps its initial range; the wanted range may be larger now.
         Box::pin(run.drive(source)).await?;
     }
-    source.failed_values().map_or(Ok(()), Err)
+    Ok(source.failed_values())
 }
 
 /// Takes the warnings of a run that ended, with masks in place of secrets.

@@ -26,7 +26,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct FoundWarnings {
     all: Vec<Warning>,
-    /// True if the run read its source to the end. Otherwise a lack of warnings shows nothing.
+    /// True if the run read its source to the end, except for values of a list that failed. Otherwise
+    /// a lack of warnings shows nothing.
     pub(crate) is_complete: bool,
 }
 
@@ -44,6 +45,13 @@ impl FoundWarnings {
             if !held.contains(warning) {
                 replace_warning(&mut self.all, warning.clone());
             }
+        }
+    }
+
+    /// Adds them to the warnings of a report, in place of ones with the same code.
+    pub(crate) fn report_in(&self, warnings: &mut Vec<Warning>) {
+        for warning in &self.all {
+            replace_warning(warnings, warning.clone());
         }
     }
 }

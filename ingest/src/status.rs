@@ -34,9 +34,9 @@ use crate::{
     metrics::LogTotals,
     report::{add, source_report},
     run::required_columns::MissingRequired,
-    run_warnings,
+    run_warnings::{self, FoundWarnings},
     schedule::lease,
-    settings::{choose, looks_for_more},
+    settings::looks_for_more,
     source::Requests,
     watermark::{Incremental, Mark},
 };
@@ -166,10 +166,11 @@ async fn rejected_by_newest_run(entries: &LogEntries) -> Result<Option<u64>, Err
     Ok(Some(rejected(older.all())))
 }
 
-/// Report of a source whose run ended with `error`.
+/// Report of a source whose run ended with `error`, with the warnings that it `found`.
 pub(crate) async fn report_failed_run(
     config: &SourceConfig,
     error: &Error,
+    found: &FoundWarnings,
     context: &Context,
 ) -> SourceReport {
     // An unreadable log is the subject of this error or of the next one.
@@ -187,35 +188,9 @@ pub(crate) async fn report_failed_run(
     if !matches!(error, Error::Cancelled) {
         report.error = Some(describe_with_cause(error));
     }
+    found.report_in(&mut report.warnings);
     mask_report(config, &*context.secrets, &mut report);
     report
-}
-
-/// Reports what a stopped run has landed, with the requests it sent. Reports only the source called
-/// `only`, if given; `context` is that of the run.
-///
-/// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Storage`].
-pub async fn report_stopped_run(
-    config: &PipelineConfig,
-    only: Option<&Name>,
-    context: &Context,
-) -> Result<IngestReport, Error> {
-    let mut report = IngestReport {
-        url: context.root.url_of("landing"),
-        stopped: true,
-        ..IngestReport::default()
-    };
-    for (_, source) in choose(config, only)? {
-        let (last, sums) = read_for_report(&context.root, &source.name).await?;
-        let requests = requests_of(context, &source.name);
-        let folder = landing(&context.root, &source.name);
-        let mut stopped = source_report(source, &folder, last.as_ref(), sums, requests).await;
-        note_new(context, &mut stopped);
-        mask_report(source, &*context.secrets, &mut stopped);
-        add(&mut report, stopped);
-    }
-    Ok(report)
 }
 
 /// Newest entry of a source's log, and the sums over all entries.

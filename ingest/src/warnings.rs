@@ -32,6 +32,9 @@ pub(crate) const ERRORS_BESIDE_RECORDS: &str = "errors_beside_records";
 /// Code of the warning about an end at a number of records at which many APIs stop.
 pub(crate) const COMMON_CAP: &str = "common_cap";
 
+/// Code of the warning about absent values of a list that no later run requests again.
+pub(crate) const VALUES_BEYOND_LIMIT: &str = "values_beyond_limit";
+
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
 const ENDS: [&str; 17] = [
     "repeated_page",
@@ -54,11 +57,12 @@ const ENDS: [&str; 17] = [
 ];
 
 /// Warnings besides [`ENDS`] that mean that records may be missing.
-const MISSING_RECORDS: [&str; 5] = [
+const MISSING_RECORDS: [&str; 6] = [
     "small_pages",
     "graphql_partial_data",
     "no_xml_records",
     "values_absent",
+    VALUES_BEYOND_LIMIT,
     "values_failed",
 ];
 

@@ -428,7 +428,14 @@ impl Position {
         self.run().and_then(|run| run.ledger.as_deref())
     }
 
-    /// The same, to change it.
+    /// Returns true if requests of some values of a list failed, and the next run sends them again.
+    #[must_use]
+    pub fn has_failed_values(&self) -> bool {
+        let ledger = self.ledger();
+        ledger.is_some_and(|ledger| !ledger.failed.is_empty())
+    }
+
+    /// The ledger, to change it.
     pub fn ledger_mut(&mut self) -> Option<&mut Ledger> {
         match self {
             Self::Page { run, .. } | Self::Done { run, .. } => run.ledger.as_deref_mut(),

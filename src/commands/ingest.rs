@@ -137,15 +137,12 @@ impl PipelineWork<'_> {
         self.has_sources()?;
         let (config, context) = (&self.loaded.config, self.ingesting());
         let end = feedline_ingest::ingest_all(config, only, &context).await;
-        let end = end.map_err(|e| self.ingest_error(e))?;
-        let (mut report, error) = match end.error {
-            Some(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
-                let report = feedline_ingest::report_stopped_run(config, only, &context).await;
-                (report.map_err(|e| self.ingest_error(e))?, None)
-            }
-            error => (end.report, error.map(|e| self.ingest_error(e))),
+        let mut end = end.map_err(|e| self.ingest_error(e))?;
+        formatted_times::remove_warnings_of_report(config, &mut end.report);
+        let error = match end.error {
+            Some(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => None,
+            error => error.map(|e| self.ingest_error(e)),
         };
-        formatted_times::remove_warnings_of_report(config, &mut report);
-        Ok((report, error))
+        Ok((end.report, error))
     }
 }

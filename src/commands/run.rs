@@ -25,10 +25,13 @@ pub(super) async fn run_pipeline(options: RunOptions, tools: &Tools) -> anyhow::
     let mut report = RunReport::default();
     if !config.source.is_empty() {
         let (ingest, error) = work.ingest().await?;
+        let mut sources = ingest.sources.iter();
+        let has_warnings = sources.any(|source| !source.warnings.is_empty());
         report.ingest = Some(ingest);
         if let Some(error) = error {
-            // A failed command reports no result, except for sources that succeeded and to a program.
-            if config.source.len() > 1 || work.json {
+            // A failed command reports no result, unless other sources have one, there are warnings, or
+            // a program reads it.
+            if config.source.len() > 1 || has_warnings || work.json {
                 work.print(&report, detail, None)?;
             }
             return Err(error);

@@ -118,6 +118,10 @@ fn the_values_beside_one_that_fails_land_and_the_run_names_it() {
             .collect();
         assert!(codes.contains(&"values_failed"), "{codes:?}");
     }
+    // `run` prints the report of an only source that failed if it has warnings.
+    let failed = run(folder, &["run", file]).expect(1);
+    let part = "the last requests of 1 value failed";
+    assert!(failed.stdout.contains(part), "{}", failed.stdout);
     is_down.store(false, Ordering::SeqCst);
     let report: Value = run(folder, &["ingest", file, "--json"]).expect(0).json();
     let source = &report["sources"][0];

@@ -1,13 +1,13 @@
 //! Values that the server did not know (status 404, or a failure beside an empty list), and values
 //! whose requests failed: one wrong response must not drop them permanently.
 //!
-//! Each later pass requests the missing parts of a value again. A completely absent value costs one
-//! request.
+//! Each later pass requests the missing parts of a value again, of at most [`MOST_REMEMBERED`] values.
+//! A completely absent value costs one request.
 
 use std::collections::BTreeSet;
 
 use feedline_schemas::{
-    commit::{Interval, Ledger, Position},
+    commit::{Interval, Ledger},
     count::counted,
     report::Warning,
 };
@@ -18,8 +18,8 @@ use super::{
     todo,
 };
 
-/// Maximum number of absent and failed values remembered for another request.
-const MOST: usize = 2_000;
+/// Maximum number of absent and failed values remembered for another request. Small in tests.
+pub(crate) const MOST_REMEMBERED: usize = if cfg!(test) { 30 } else { 2_000 };
 
 impl Plan {
     /// Returns the ledger after the server did not know the current slice and value. A value whose requests
@@ -45,11 +45,10 @@ impl Plan {
     /// left of it. `None` without a list, and if it could not be remembered beside all others.
     pub(crate) fn advance_failed(&self, mut ledger: Ledger) -> Option<Ledger> {
         let slice = ledger.slice.filter(|_| self.values.is_some())?;
-        let value = ledger.value;
-        let is_known = ledger.gone.iter().any(|(gone, _)| *gone == value);
-        if ledger.gone.len() >= MOST && !is_known {
+        if !can_remember(&ledger) {
             return None;
         }
+        let value = ledger.value;
         let rest = todo(&ledger).plus(&Intervals::of([slice]));
         let gone = of_value(&ledger.gone, value).plus(&rest);
         set(&mut ledger.gone, value, gone);
@@ -60,6 +59,22 @@ impl Plan {
         ledger.ends.clear();
         Some(self.advance(ledger))
     }
+
+    /// Describes the loss of the current value, which is absent and cannot be remembered for another
+    /// request; `None` if it can.
+    pub(crate) fn describe_lost_value(&self, ledger: &Ledger) -> Option<String> {
+        let text = self.value_of(ledger).filter(|_| !can_remember(ledger))?;
+        Some(format!(
+            "the server knew nothing of `{}`, beyond the {MOST_REMEMBERED} absent or failed values that each later run requests again: no later run requests it or others beyond them; take values that the API does not have out of `for_each`, and to request one again, take it out of the list for one run and put it back; this warning ends with `feedline ingest reset` or a run with `refresh`",
+            text.escape_debug()
+        ))
+    }
+}
+
+/// Returns true if the current value can be remembered for another request.
+fn can_remember(ledger: &Ledger) -> bool {
+    let mut gone = ledger.gone.iter();
+    ledger.gone.len() < MOST_REMEMBERED || gone.any(|(gone, _)| *gone == ledger.value)
 }
 
 /// Values whose requests failed the last time, with what is left of them.
@@ -75,12 +90,6 @@ pub(super) fn failed_parts(ledger: &Ledger) -> impl Iterator<Item = (u64, Interv
     })
 }
 
-/// Returns true if requests of some values failed, and the next run sends them again.
-pub(crate) fn has_failed_values(position: &Position) -> bool {
-    let ledger = position.ledger();
-    ledger.is_some_and(|ledger| !ledger.failed.is_empty())
-}
-
 /// Returns true if the pass after `ledger`, or the one that it is in, requests values again whose
 /// requests failed in an earlier pass. They may have landed some of their records.
 pub(crate) fn rereads_failed(ledger: &Ledger) -> bool {
@@ -93,7 +102,7 @@ fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {
     let count = all.len();
     match all.iter_mut().find(|(of, _)| *of == value) {
         Some((_, of)) => *of = intervals,
-        None if count < MOST => all.push((value, intervals)),
+        None if count < MOST_REMEMBERED => all.push((value, intervals)),
         None => {}
     }
 }
@@ -108,16 +117,11 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
         absent.extend(ledger.gone.iter().map(|(value, _)| *value));
     }
     absent.retain(|value| ledger.failed.binary_search(value).is_err());
-    let more = if absent.len() >= MOST {
-        "; others beyond them are not requested again"
-    } else {
-        ""
-    };
     let them = if absent.len() == 1 { "it" } else { "them" };
     (!absent.is_empty()).then(|| Warning {
         code: "values_absent".into(),
         message: format!(
-            "the server knew nothing of {} (status 404, or a failure beside an empty list) at the last request; each later run requests {them} again{more}",
+            "the server knew nothing of {} (status 404, or a failure beside an empty list) at the last request; each later run requests {them} again",
             counted(absent.len() as u64, "value")
         ),
         key: Some("for_each.missing".into()),

@@ -13,7 +13,7 @@ use feedline_schemas::{
     ids::{Hash128, Name},
 };
 
-use super::{absent_values::has_failed_values, saved_list::REMOVED};
+use super::saved_list::REMOVED;
 use crate::{
     context::Context,
     error::Error,
@@ -261,7 +261,7 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Val
         return Ok((Vec::new(), false));
     };
     let position = &last.state.position;
-    let is_complete = matches!(position, Position::Done { .. }) && !has_failed_values(position);
+    let is_complete = matches!(position, Position::Done { .. }) && !position.has_failed_values();
     let columns = last.schema.columns.clone();
     if !columns.is_empty() && !columns.iter().any(|own| own.name == column) {
         let names = columns.iter().map(|own| own.name.as_str());

@@ -102,7 +102,8 @@ pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
     }
 }
 
-/// Configuration keys that decide which records are rejected for `reason`; none where no key does.
+/// Configuration keys that decide which records are rejected for `reason`, or that request these again;
+/// none where no key does.
 pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
     match reason {
         "type_conflict" => &["contract.types", "contract.column.<name>.type"],
@@ -110,6 +111,9 @@ pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
         "unknown_column" => &["contract.columns"],
         TOO_MANY_COLUMNS => &["contract.max_columns"],
         "invalid_utf8" => &[ENCODING],
+        // Pages of a crawl.
+        "unreachable" => &["crawl.refresh"],
+        "robots_unreachable" => &["crawl.refresh", "crawl.robots"],
         _ => &[],
     }
 }

@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use super::{Rest, page, page_positions::ended};
 use crate::{
-    backfill::show_values,
+    backfill::{MOST_REMEMBERED, show_values},
     error::{Error, describe_with_cause},
     source::{Crawled, Page},
 };
@@ -29,6 +29,8 @@ pub(super) struct FailedValues {
     next: Option<u64>,
     /// Values that failed one after another, up to that one.
     in_a_row: usize,
+    /// True if the last one cannot be remembered for another request.
+    is_beyond_limit: bool,
 }
 
 impl FailedValues {
@@ -47,10 +49,7 @@ impl FailedValues {
     /// Adds the value in work of `ledger`, which `next` follows. Returns false if too many have failed
     /// one after another.
     fn add(&mut self, text: String, error: &Error, ledger: &Ledger, next: &Ledger) -> bool {
-        self.texts.push(text);
-        if self.first.is_none() {
-            self.first = Some((describe_with_cause(error), error.kind()));
-        }
+        self.push(text, error);
         if ledger.failed.binary_search(&ledger.value).is_err() {
             let is_next = self.next == Some(ledger.value);
             self.in_a_row = if is_next { self.in_a_row + 1 } else { 1 };
@@ -59,20 +58,41 @@ impl FailedValues {
         self.in_a_row < MOST_IN_A_ROW
     }
 
+    /// Adds a value that cannot be remembered beside all others, and returns the error about them.
+    fn end_beyond_limit(&mut self, text: String, error: &Error) -> Option<Error> {
+        self.push(text, error);
+        self.is_beyond_limit = true;
+        self.error()
+    }
+
+    fn push(&mut self, text: String, error: &Error) {
+        self.texts.push(text);
+        if self.first.is_none() {
+            self.first = Some((describe_with_cause(error), error.kind()));
+        }
+    }
+
     /// The error about them; `None` if there are none.
     pub(super) fn error(&self) -> Option<Error> {
         let (first, kind) = self.first.clone()?;
-        let is_over = self.in_a_row >= MOST_IN_A_ROW;
+        let others = "the next run begins with it, and the values after it were not requested";
         // The last of too many is still the value in work, and not among the failed ones of the ledger.
-        let (failed, others) = match self.texts.split_last().filter(|_| is_over) {
-            Some((last, failed)) => (
-                failed,
+        let (failed, others) = match self.texts.split_last() {
+            Some((last, _)) if self.is_beyond_limit => (
+                &self.texts[..],
                 format!(
-                    "and then `{}`, the {MOST_IN_A_ROW}th in a row: the next run begins with it, and the values after it were not requested",
+                    "and `{}` is beyond the {MOST_REMEMBERED} failed or absent values that are remembered for another request: {others}",
                     last.escape_debug()
                 ),
             ),
-            None => (&self.texts[..], "and all others were read".to_owned()),
+            Some((last, failed)) if self.in_a_row >= MOST_IN_A_ROW => (
+                failed,
+                format!(
+                    "and then `{}`, the {MOST_IN_A_ROW}th in a row: {others}",
+                    last.escape_debug()
+                ),
+            ),
+            _ => (&self.texts[..], "and all others were read".to_owned()),
         };
         Some(Error::FailedValues {
             r#source: self.source.clone(),
@@ -90,19 +110,24 @@ impl Rest {
     /// page that ends at the next value.
     ///
     /// # Errors
-    /// `error` if it is about the whole source, if the records that have landed of the value would
-    /// land again, and if the value cannot be remembered; [`Error::FailedValues`] if too many values
-    /// have failed one after another.
+    /// `error` if it is about the whole source, and if the records that have landed of the value would
+    /// land again; [`Error::FailedValues`] if too many values have failed one after another, and if
+    /// the value cannot be remembered.
     pub(super) fn pass_over(&mut self, before: &Position, error: Error) -> Result<Page, Error> {
         if !is_of_value(&error) {
             return Err(error);
         }
-        let Some((number, ledger, next)) = self.after_failed(before) else {
+        let Some((number, ledger)) = self.failed_slice(before) else {
             return Err(error);
         };
         let plan = self.plan.as_ref();
-        let text = plan.and_then(|plan| plan.value_of(&ledger));
-        let text = text.unwrap_or_default();
+        let Some(text) = plan.and_then(|plan| plan.value_of(&ledger)) else {
+            return Err(error);
+        };
+        let next = plan.and_then(|plan| plan.advance_failed(ledger.clone()));
+        let Some(next) = next else {
+            return Err(self.failed.end_beyond_limit(text, &error).unwrap_or(error));
+        };
         tracing::warn!(source = %self.failed.source, value = %text, %error, "the value failed: it is requested again by the next run, and the others are read");
         if !self.failed.add(text, &error, &ledger, &next) {
             return Err(self.failed.error().unwrap_or(error));
@@ -117,8 +142,8 @@ impl Rest {
         })
     }
 
-    /// Number of the page run at `before`, its ledger, and the ledger after its value failed.
-    fn after_failed(&mut self, before: &Position) -> Option<(u64, Ledger, Ledger)> {
+    /// Number of the page run at `before`, and its ledger; `None` if its value cannot be passed over.
+    fn failed_slice(&mut self, before: &Position) -> Option<(u64, Ledger)> {
         let changed = self.with_list(before);
         let position = changed.as_ref().unwrap_or(before);
         let at = self.place_after(before, position).ok()??;
@@ -126,8 +151,7 @@ impl Rest {
             return None;
         }
         let ledger = *at.run.ledger?;
-        let next = self.plan.as_ref()?.advance_failed(ledger.clone())?;
-        Some((at.run.number, ledger, next))
+        ledger.slice.is_some().then_some((at.run.number, ledger))
     }
 }
 
@@ -209,6 +233,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+        failed.clear();
+        assert!(failed.error().is_none());
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_remembered_is_named_with_the_limit() {
+        let error = http(HttpCause::Status(500));
+        let mut failed = FailedValues::new("s");
+        let text = failed.end_beyond_limit("x".into(), &error);
+        let text = text.map(|error| error.to_string()).unwrap_or_default();
+        let part = format!(
+            "1 value of `for_each` failed (`x`), and `x` is beyond the {MOST_REMEMBERED} failed or absent values"
+        );
+        assert!(text.contains(&part), "{text}");
         failed.clear();
         assert!(failed.error().is_none());
     }

@@ -10,6 +10,7 @@ use super::Rest;
 use crate::{
     error::Error,
     pagination::{At, Contents},
+    warnings::VALUES_BEYOND_LIMIT,
     watermark::Incremental,
 };
 
@@ -36,6 +37,10 @@ impl Rest {
                 && matches!(at, Position::Done { .. });
             let number = at.run().map_or(0, |run| run.number) + u64::from(is_again);
             let pass = plan.begin(at.ledger(), is_again);
+            if is_again {
+                // It requests all values.
+                self.warnings.lift(VALUES_BEYOND_LIMIT);
+            }
             self.is_our_pass = true;
             if pass.is_some() {
                 self.failed.clear();

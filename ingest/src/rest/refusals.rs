@@ -13,6 +13,7 @@ use crate::{
     error::Error,
     pagination::{At, Contents},
     source::{Crawled, Page},
+    warnings::VALUES_BEYOND_LIMIT,
 };
 
 /// Refusal that is not a failure.
@@ -85,8 +86,14 @@ impl Rest {
     }
 
     /// A slice that the server knows nothing of.
-    fn absent(&self, run: PageRun) -> Page {
+    fn absent(&mut self, run: PageRun) -> Page {
+        let is_read_once = !self.answers.are_asked_again() && self.incremental.is_none();
         let ledger = self.plan.as_ref().zip(run.ledger);
+        let of = ledger.as_ref().filter(|_| is_read_once);
+        if let Some(message) = of.and_then(|(plan, ledger)| plan.describe_lost_value(ledger)) {
+            let key = "for_each.missing";
+            self.warnings.raise(VALUES_BEYOND_LIMIT, key, message);
+        }
         let next = ledger.map_or(Position::Start, |(plan, ledger)| {
             ended(run.number, plan.advance_absent(*ledger))
         });

@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// Reasons of records that could not be read, which stay with them.
-const KNOWN_REASONS: [&str; 8] = [
+const KNOWN_REASONS: [&str; 18] = [
     "malformed_line",
     "not_an_object",
     "ragged_row",
@@ -58,6 +58,16 @@ const KNOWN_REASONS: [&str; 8] = [
     "too_deep",
     "unreadable_image",
     "not_fetched",
+    "unreachable",
+    "robots_unreachable",
+    "unusable_answer",
+    "refused",
+    "bad_sitemap",
+    "too_large",
+    "too_many_attributes",
+    "extraction_failed",
+    "took_too_long",
+    "host_too_slow",
 ];
 /// Reason for records that were rejected with another one and are still unreadable.
 const UNREADABLE: &str = "unreadable";
@@ -468,4 +478,26 @@ async fn landed_of(
         );
     }
     Ok(landed)
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::PaginationKind;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_was_not_read_keeps_its_reason() {
+        let config = crate::testing::config("http://h/", PaginationKind::None);
+        for (reason, expected) in [
+            ("robots_unreachable", "robots_unreachable"),
+            ("unreachable", "unreachable"),
+            ("type_conflict", UNREADABLE),
+        ] {
+            match record(&config, reason, "503", "http://h/a", false) {
+                Record::Bad { reason, .. } => assert_eq!(reason, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -150,6 +150,34 @@ async fn few_pages_of_a_host_with_an_unreadable_robots_are_rejects_and_a_warning
 }
 
 #[tokio::test]
+async fn later_runs_that_request_nothing_name_the_failed_pages_and_the_key_that_requests_them() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let server = site_with_a_second_host(2, Arc::clone(&is_down)).await;
+    let mut config = pipeline(&server);
+    with_second_host(&server, &mut config.source[0]);
+    let root = Store::memory();
+    run(&root, &config).await.unwrap();
+    is_down.store(false, Ordering::SeqCst);
+    let requests = server.targets().len();
+    run(&root, &config).await.unwrap();
+    assert_eq!(server.targets().len(), requests);
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (1, 2));
+    let messages = robots_messages(&report);
+    let part = "`crawl.refresh = \"if_changed\"`";
+    assert!(
+        messages.len() == 1 && messages[0].contains(part),
+        "{messages:?}"
+    );
+    let keys = &report.sources[0].reject_keys["robots_unreachable"];
+    assert_eq!(*keys, ["crawl.refresh", "crawl.robots"]);
+    // They land once the crawl is repeated.
+    config.source[0].crawl.refresh = Refresh::IfChanged;
+    run(&root, &config).await.unwrap();
+    assert_eq!(status(&config, &root).await.unwrap().rows, 3);
+}
+
+#[tokio::test]
 async fn a_host_that_is_down_can_be_left_out_with_deny_after_it_stopped_a_run() {
     let server = site_with_a_second_host(6, Arc::new(AtomicBool::new(true))).await;
     let mut config = pipeline(&server);

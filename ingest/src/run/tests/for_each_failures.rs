@@ -1,6 +1,9 @@
 //! A source that is requested for each value of a list, where some values fail.
 
-use std::sync::{Mutex, atomic::AtomicBool};
+use std::{
+    sync::{Mutex, atomic::AtomicBool},
+    time::Duration,
+};
 
 use feedline_schemas::{
     config::{Bounded, MissingValue, PaginationKind, Refresh, load},
@@ -12,7 +15,10 @@ use super::{
     slices::{ingest_once, landed_numbers, param},
     *,
 };
-use crate::testing::{self, Scripted, Step, answer, ok, set_key};
+use crate::{
+    status::status_with_lag,
+    testing::{self, Scripted, Step, answer, ok, set_key},
+};
 
 /// Values that fail.
 type Failing = Arc<Mutex<Vec<&'static str>>>;
@@ -378,4 +384,86 @@ async fn the_last_value_of_a_pass_that_leaves_the_list_after_it_failed_ends_the_
         .map(|ledger| (ledger.values, ledger.slice.is_none()))
         .collect();
     assert_eq!(ends, [(2, false), (2, true), (3, true)]);
+}
+
+/// Runs a pipeline whose only source has values that fail.
+async fn run_failing(root: &Store, config: &PipelineConfig) -> SourceReport {
+    let context = context(root);
+    let end = Box::pin(ingest_all(config, None, &context)).await.unwrap();
+    assert!(matches!(end.error, Some(Error::FailedValues { .. })));
+    end.report.sources.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_with_failed_values_merges_small_files_and_reports_its_warnings() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["B"]));
+    let server = Scripted::answering(move |_, head| respond(&failing, "500 Oh", head)).await;
+    let config_of = |values: &str| {
+        let url = &server.url;
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[ingest]\ncompact = {{ files = 3 }}\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{url}\"\nrecords = \"items\"\nbatch = {{ pages = 1 }}\nretry = {{ max_tries = 1 }}\nfor_each = {{ param = \"symbol\", values = [{values}] }}\n"
+        );
+        load("p", &text, &[]).unwrap().config
+    };
+    let root = Store::memory();
+    let config = config_of(r#""A", "B", "C", "D", "E", "F""#);
+    let report = run_failing(&root, &config).await;
+    assert_eq!((report.status.as_str(), report.rows), ("failed", 5));
+    let merged = report.compacted.unwrap();
+    assert_eq!((merged.files_before, merged.files_after), (5, 1));
+    // F has left the list: the warning is about one run alone.
+    let config = config_of(r#""A", "B", "C", "D", "E""#);
+    for expected in [Some(vec!["values_removed".to_owned()]), None] {
+        let report = run_failing(&root, &config).await;
+        assert!(warned(&report, "values_failed").is_some());
+        let is_removed = warned(&report, "values_removed").is_some();
+        assert_eq!(is_removed, expected.is_some());
+        let status = status_with_lag(&config, &root, Duration::ZERO).await;
+        let standing = status.unwrap().sources.remove(0).standing.unwrap();
+        let codes = standing.run_warnings.map(|warnings| warnings.codes);
+        assert_eq!(codes, expected);
+    }
+}
+
+#[tokio::test]
+async fn absent_and_failed_values_beyond_those_that_are_remembered_are_named() {
+    let failing: Failing = Arc::new(Mutex::new(vec!["x"]));
+    let fails = Arc::clone(&failing);
+    let server = Scripted::answering(move |_, head| match param(head, "symbol").as_deref() {
+        Some("y") => ok(r#"{"items": [{"n": 1}]}"#),
+        Some("x") if fails.lock().unwrap().contains(&"x") => answer("500 Oh", ""),
+        _ => answer("404 Not Found", ""),
+    })
+    .await;
+    let absent: Vec<String> = (0..30).map(|value| value.to_string()).collect();
+    let absent = absent.iter().map(String::as_str);
+    let values: Vec<&str> = absent.chain(["x", "y"]).collect();
+    let mut config = config_of(&server, PaginationKind::None, &values);
+    config.for_each.as_mut().unwrap().missing = MissingValue::Skip;
+    let root = Store::memory();
+    for requested in [&values[..31], &values[30..31]] {
+        let first = server.heads().len();
+        let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+        let part = "1 value of `for_each` failed (`x`), and `x` is beyond the 30 failed or absent values that are remembered for another request: the next run begins with it";
+        assert!(error.contains(part), "{error}");
+        assert_eq!(asked(&server, first), requested);
+    }
+    failing.lock().unwrap().clear();
+    let lost = "knew nothing of `x`, beyond the 30 absent or failed values";
+    // The run that ends the pass makes the next one too.
+    let both = [&["x", "y"][..], &values[..30]].concat();
+    for requested in [&both[..], &values[..30]] {
+        let first = server.heads().len();
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!(asked(&server, first), requested);
+        assert_eq!(report.rows, 1);
+        let message = warned(&report, "values_beyond_limit").unwrap();
+        assert!(message.contains(lost), "{message}");
+    }
+    // A source that requests all values again has lost none.
+    config.refresh = Refresh::IfChanged;
+    let first = server.heads().len();
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!(asked(&server, first), values);
+    assert_eq!(warned(&report, "values_beyond_limit"), None);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use feedline_schemas::{Classified as _, ErrorKind, config::load};
 
 use super::*;
-use crate::run::ingest;
+use crate::run::{IngestEnd, ingest, ingest_all};
 
 #[tokio::test]
 async fn a_source_that_fails_lets_the_others_land_and_is_told_with_its_place() {
@@ -76,11 +76,8 @@ async fn a_wish_to_stop_hides_no_failure_and_leaves_a_report_that_says_so() {
         other => panic!("{other:?}"),
     }
     let alone = load("p.toml", &good, &[]).unwrap().config;
-    let error = ingest(&alone, None, &stopped).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Cancelled);
-    let report = crate::report_stopped_run(&alone, None, &stopped)
-        .await
-        .unwrap();
+    let IngestEnd { report, error } = ingest_all(&alone, None, &stopped).await.unwrap();
+    assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Cancelled));
     assert!(report.stopped);
     assert_eq!((report.new_rows, report.new_rejected), (Some(0), Some(0)));
     assert_eq!(
