@@ -6,6 +6,8 @@
 
 use std::{borrow::Cow, error::Error, iter};
 
+use feedline_schemas::count::first_of;
+
 /// Labels that only name the library of the following text.
 const LABELS: [&str; 12] = [
     "External error",
@@ -63,16 +65,12 @@ fn few_fields(line: &str) -> Cow<'_, str> {
     let Some((before, fields)) = line.split_once(FIELDS) else {
         return Cow::Borrowed(line);
     };
-    let count = fields.split(", ").count();
-    if count <= FIELDS_MAX {
+    let fields: Vec<&str> = fields.split(", ").collect();
+    if fields.len() <= FIELDS_MAX {
         return Cow::Borrowed(line);
     }
-    let first: Vec<&str> = fields.split(", ").take(FIELDS_MAX).collect();
-    let more = count - FIELDS_MAX;
-    Cow::Owned(format!(
-        "{before}{FIELDS}{} and {more} more.",
-        first.join(", ")
-    ))
+    let first = first_of(&fields, FIELDS_MAX);
+    Cow::Owned(format!("{before}{FIELDS}{first}."))
 }
 
 /// `text` without the labels before it, a label behind it, and what it says twice.

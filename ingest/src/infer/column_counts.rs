@@ -71,6 +71,8 @@ pub(super) struct ColumnCounts {
     longer_integers: (u64, String),
     /// Number of cells with a percent sign whose numbers have other separators than `csv`.
     pub(super) other_percents: u64,
+    /// Number of cells with a percent sign that are numbers with `csv.percent`.
+    pub(super) read_percents: u64,
     /// Separators of the numbers in its cells.
     pub(super) decimal_signs: DecimalSigns,
     /// Its numbers with marks that no default of `csv` reads.
@@ -120,6 +122,7 @@ impl ColumnCounts {
         match value {
             Value::Cell(text) => {
                 let number = text.trim().strip_suffix('%');
+                self.read_percents += u64::from(number.is_some() && kind.is_number());
                 let is_read = number.is_none_or(|number| format.number(number).is_some());
                 self.other_percents += u64::from(kind == Kind::Percent && !is_read);
                 self.decimal_signs.add(kind, text.trim(), record);

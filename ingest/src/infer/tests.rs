@@ -1,4 +1,5 @@
 mod codes;
+mod percents;
 
 use feedline_schemas::{config::load, record::ColumnType};
 

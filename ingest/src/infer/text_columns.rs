@@ -69,7 +69,7 @@ impl ColumnCounts {
                 true => &mut findings.percents,
                 false => &mut findings.other_percents,
             };
-            percents.push(self.named(&[Kind::Percent]));
+            percents.push(self.named_percents());
         } else if self.has_other_points(rules) {
             let [_, point, ..] = &self.decimal_signs.samples;
             let named = self.named_with([point.as_ref(), None]);
@@ -244,6 +244,29 @@ impl ColumnCounts {
         kinds.iter().map(|kind| self.count(*kind)).sum()
     }
 
+    /// The name of a column of percentages, with a few values, and those without a percent sign.
+    fn named_percents(&self) -> String {
+        let kinds = Kind::ALL.iter().copied().filter(|kind| kind.is_number());
+        let kinds: Vec<Kind> = kinds.collect();
+        let plain = match self.count_all(&kinds) {
+            // Numbers with a sign that the key reads would be counted too.
+            0 => return self.named(&[Kind::Percent]),
+            _ if self.read_percents > 0 => return self.named(&[Kind::Percent]),
+            plain => plain,
+        };
+        let has = match plain {
+            1 => "has no percent sign and keeps its value",
+            _ => "have no percent sign and keep their value",
+        };
+        format!(
+            "`{}` ({}; {plain} of {}, such as {}, {has})",
+            self.name,
+            self.some_of(&[Kind::Percent]),
+            counted(self.values(), "value"),
+            self.some_of(&kinds)
+        )
+    }
+
     /// Collects a column of amounts with a currency sign.
     fn note_amounts(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
         findings.amounts.push(self.named(&[Kind::Amount]));
@@ -301,7 +324,12 @@ impl ColumnCounts {
         let kinds = kinds.filter(|kind| self.count(**kind) > 0).map(|kind| {
             let of = self.some_of(&[*kind]);
             let place = self.first_place(&[*kind], rules.places);
-            format!("{} {} such as {of}{place}", self.count(*kind), kind.noun())
+            let hint = match rules.has_csv && *kind == Kind::Percent && self.other_percents == 0 {
+                true => ", which `csv.percent` reads",
+                false => "",
+            };
+            let (count, noun) = (self.count(*kind), kind.noun());
+            format!("{count} {noun} such as {of}{place}{hint}")
         });
         let kinds: Vec<String> = kinds.collect();
         findings
@@ -310,8 +338,8 @@ impl ColumnCounts {
     }
 
     /// Returns true if the column probably has another type than text. For CSV cells, more than
-    /// half must look like that type. Digits after a leading zero belong to a code, and so do digits
-    /// with hyphens beside them.
+    /// half must look like that type, percentages like numbers. Digits after a leading zero belong to a
+    /// code, and so do digits with hyphens beside them.
     fn is_mixed(&self, numbers: u64) -> bool {
         let dates = self.sum(Kind::is_date);
         let bools = self.count(Kind::Bool);
@@ -323,6 +351,7 @@ impl ColumnCounts {
         let zeros = self.count(Kind::ZeroDigits);
         let is_code = zeros > 0 && zeros + numbers + self.hyphenated == self.values();
         let is_most = |count: u64| count * 2 > self.values();
+        let numbers = numbers + self.count(Kind::Percent);
         !is_code && [numbers, dates, bools].into_iter().any(is_most)
     }
 }

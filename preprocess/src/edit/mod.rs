@@ -24,7 +24,7 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::Hash128,
     manifest::{Layout, Manifest, Split, SplitShards},
-    report::EditReport,
+    report::{EditReport, Warning},
     transform::{TransformArtefact, UNKNOWN_ID},
 };
 use feedline_storage::Store;
@@ -319,18 +319,20 @@ impl EditSource {
             .report(target, &manifest, false)
             .expect("the manifest was just given what was edited");
         for warning in &report.warnings {
-            tracing::warn!(dataset = %report.url, warning, "look at the edited texts before training on them");
+            let Warning { code, message, .. } = warning;
+            tracing::warn!(dataset = %report.url, code, warning = message, "look at the edited texts before training on them");
         }
         Ok(report)
     }
 
     fn report(&self, target: &Store, manifest: &Manifest, up_to_date: bool) -> Option<EditReport> {
         let edit = manifest.edit.clone()?;
-        let mut warnings = narrowing::warnings(&edit.before, &edit.after);
+        let narrower = narrowing::warnings(&edit.before, &edit.after).into_iter();
+        let narrower = narrower.map(|message| Warning::new("narrower_text", message));
+        let mut warnings: Vec<Warning> = narrower.collect();
         if self.manifest.edit.is_some() {
-            warnings.push(
-                "the source was edited before: the figures compare with its last edit, not with what was landed".into(),
-            );
+            let message = "the source was edited before: the figures compare with its last edit, not with the landed rows";
+            warnings.push(Warning::new("edited_before", message));
         }
         Some(EditReport {
             edit,

@@ -146,7 +146,7 @@ impl Written {
         &self,
         artefact: &TransformArtefact,
         largest: Vec<f32>,
-    ) -> Vec<Warning> {
+    ) -> Option<Warning> {
         extremes::appended_warnings(artefact, &self.extremes, largest)
     }
 

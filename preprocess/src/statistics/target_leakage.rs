@@ -22,6 +22,9 @@ const RANKS: f64 = 0.95;
 /// Fraction of the target's variance that a sum of features leaves, at most: it is exact but for rounding.
 const RESIDUAL: f64 = 1e-6;
 
+/// Fraction of the target's standard deviation up to which the sum of a row is its target.
+pub(crate) const EQUAL: f64 = 1e-3;
+
 /// Features that a sum has, at most.
 const MOST_TERMS: usize = 64;
 
@@ -82,11 +85,23 @@ pub(crate) enum Leak {
     MissingClass { column: String, fraction: f64 },
     /// Its missing cells have one target, and its others too: the fraction of the variance that they explain.
     MissingNumber { column: String, explained: f64 },
-    /// A sum of features is the target: their factors and the fraction of the variance that is left.
+    /// A sum of features is the target: their factors and the fraction of the variance that is left, in these rows.
     Sum {
         terms: Vec<(String, f64)>,
         residual: f64,
+        rows: SumRows,
     },
+}
+
+/// Rows that a sum of features was looked for in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SumRows {
+    /// Those with a target.
+    pub(crate) known: usize,
+    /// Those of them that have all features compared.
+    pub(crate) compared: usize,
+    /// Those of these whose sum is the target, to [`EQUAL`] of its standard deviation.
+    pub(crate) equal: usize,
 }
 
 /// Finds the features that give a number away.
@@ -441,6 +456,11 @@ fn sum_of(numbers: &[Number<'_>], from: &[usize], target: &[f64], known: &[usize
     terms.sort_unstable();
     let factors = factors(&cells, &target, &terms)?;
     let (_, residual) = select(&cells, &target, &terms, terms.len())?;
+    let rows = SumRows {
+        known: known.len(),
+        compared: rows.len(),
+        equal: equal_rows(&cells, &target, &terms, &factors),
+    };
     (terms.len() >= 2).then(|| Leak::Sum {
         terms: terms
             .iter()
@@ -448,7 +468,25 @@ fn sum_of(numbers: &[Number<'_>], from: &[usize], target: &[f64], known: &[usize
             .zip(factors)
             .collect(),
         residual,
+        rows,
     })
+}
+
+/// Rows in which the sum of `terms`, each times its factor, and a constant are the target.
+fn equal_rows(columns: &[&[f64]], target: &[f64], terms: &[usize], factors: &[f64]) -> usize {
+    let sum = |row: usize| {
+        let terms = terms.iter().zip(factors);
+        terms
+            .map(|(at, factor)| columns[*at][row] * factor)
+            .sum::<f64>()
+    };
+    let left = target.iter().enumerate().map(|(row, y)| y - sum(row));
+    let left: Vec<f64> = left.collect();
+    let rows = count(left.len());
+    let constant = left.iter().sum::<f64>() / rows;
+    let most = EQUAL * (variation(target) / rows).sqrt();
+    let equal = left.iter().filter(|left| (*left - constant).abs() <= most);
+    equal.count()
 }
 
 /// The `most` columns among `from` that leave the least of the target, and the fraction of its variance that they leave.

@@ -342,7 +342,7 @@ mod tests {
             ..counts
         };
         let found = long_steps("at", &none_closed, None).unwrap().message;
-        let part = "set `dataset.series.max_gap`, such as `\"1d6h\"`";
+        let part = "set `dataset.series.max_gap`, such as `\"30h\"`";
         assert!(found.contains(part), "{found}");
         // The usual steps of another entity are no gaps.
         let beside_weekly = LongStepCounts {
@@ -351,7 +351,7 @@ mod tests {
             ..counts
         };
         let found = long_steps("at", &beside_weekly, None).unwrap().message;
-        assert!(found.contains("`\"8d18h\"`"), "{found}");
+        assert!(found.contains("`\"210h\"`"), "{found}");
     }
 
     #[test]

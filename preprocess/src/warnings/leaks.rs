@@ -9,7 +9,7 @@ use crate::{
         other_rows::Construct,
         repeats::{BaseTables, RepeatedTable},
     },
-    statistics::target_leakage::{self, Leak},
+    statistics::target_leakage::{self, EQUAL, Leak},
 };
 
 /// Code of the warnings about a query that repeats rows.
@@ -33,7 +33,12 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
         found.push(warning("target_leakage", "dataset.drop", message));
     }
     for leak in leaks {
-        let Leak::Sum { terms, residual } = leak else {
+        let Leak::Sum {
+            terms,
+            residual,
+            rows,
+        } = leak
+        else {
             continue;
         };
         let names = terms.iter().map(|(name, _)| toml_string(name));
@@ -42,10 +47,19 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
             let factor = factor.trim_end_matches('0').trim_end_matches('.');
             format!("{factor} x `{}`", shown(name))
         });
+        let left_out = match rows.compared < rows.known {
+            true => format!(
+                " (compared are those of {} looked at that have a number in each feature compared)",
+                counted(rows.known as u64, "training row")
+            ),
+            false => String::new(),
+        };
         let message = format!(
-            "the target `{target}` is a sum of features in the training rows looked at that have them and the features compared with them: {} and a constant, with \
-             {residual:.1e} of its variance left; where they are not known before the target is, leave them out with \
+            "the target `{target}` is a sum of features in {} of {} compared, to {EQUAL} of its standard deviation: {} and a constant, \
+             with {residual:.1e} of its variance left{left_out}; where they are not known before the target is, leave them out with \
              `dataset.drop = [{}]`",
+            rows.equal,
+            counted(rows.compared as u64, "training row"),
             sum.collect::<Vec<_>>().join(" + "),
             names.collect::<Vec<_>>().join(", ")
         );

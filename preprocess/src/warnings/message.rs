@@ -1,5 +1,6 @@
 //! Parts of messages that several warnings share.
 
+pub(super) use feedline_schemas::count::first_of;
 use feedline_schemas::report::Warning;
 
 use crate::schema::landed_columns::shown;
@@ -46,13 +47,4 @@ pub(crate) fn toml_string(name: &str) -> String {
         }
     }
     text + "\""
-}
-
-/// Lists the first of `parts`, and how many more exist.
-pub(super) fn first_of(parts: &[String], most: usize) -> String {
-    let first = parts[..parts.len().min(most)].join(", ");
-    match parts.len().saturating_sub(most) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
 }

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use feedline_schemas::{
-    count::counted,
+    count::{counted, first_of},
     expect::ExpectedColumn,
     manifest::Split,
     report::Warning,
@@ -243,7 +243,7 @@ pub(in crate::pipeline) fn appended_warnings(
     artefact: &TransformArtefact,
     splits: &[Extremes; 3],
     largest: Vec<f32>,
-) -> Vec<Warning> {
+) -> Option<Warning> {
     let train = Extremes {
         features: largest,
         targets: Vec::new(),
@@ -252,12 +252,13 @@ pub(in crate::pipeline) fn appended_warnings(
     far_rows(artefact, (&train, "the training rows before"), splits)
 }
 
-/// Warns of features with a number in one of these `splits` far from the training rows, `train`, by their name in a message.
+/// Warns of features with a number in one of these `splits` far from the training rows, `train`, by their name in a message. One
+/// warning names all of them: a dataset with appended rows joins warnings of one code.
 fn far_rows<'e>(
     artefact: &TransformArtefact,
     train: (&Extremes, &str),
     splits: impl Iterator<Item = (Split, &'e Extremes)>,
-) -> Vec<Warning> {
+) -> Option<Warning> {
     let [standardized, others] = [true, false].map(|is_it| numbers(artefact, is_it));
     let (mut far, mut beyond) = (Vec::new(), Vec::new());
     for (split, extremes) in splits {
@@ -265,9 +266,7 @@ fn far_rows<'e>(
         far.extend(found.map(|name| format!("{name} ({split})")));
         beyond.extend(extremes.beyond_training(train, &others, split));
     }
-    let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
-    let beyond = (!beyond.is_empty()).then(|| far_beyond_training_rows(&beyond));
-    far.into_iter().chain(beyond).collect()
+    far_from_training_rows(&far, &beyond)
 }
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
@@ -400,29 +399,37 @@ fn one_row_is_the_variance(columns: &[String], advice: &str, key: &str) -> Warni
         "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
          that row, {advice}",
         SHARE * 100.0,
-        named(columns)
+        first_of(columns, NAMED)
     );
     Warning::new("one_row_is_the_variance", message).with_key(key)
 }
 
-fn far_from_training_rows(columns: &[String]) -> Warning {
-    let message = format!(
-        "rows are over a million deviations from the mean of the training rows in {}: what a model says of them is no \
-         measure of it; correct or drop them, or cap them with a `winsorize` step",
-        named(columns)
-    );
-    Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
-}
-
-/// The warning of features that are not standardized, whose steps have no bounds of their own.
-fn far_beyond_training_rows(columns: &[String]) -> Warning {
-    let message = format!(
-        "rows have numbers over {FAR_TIMES} times as large as the largest one of the training rows, after the steps, in {}: \
-         what a model predicts for them is no measure of it; correct or drop them, or cap them with a `winsorize` step: \
-         other steps, such as `robust` and `power`, have no bounds",
-        named(columns)
-    );
-    Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
+/// The warning of features that are standardized, `far`, and of others, `beyond`, whose steps have no bounds of their own.
+fn far_from_training_rows(far: &[String], beyond: &[String]) -> Option<Warning> {
+    let deviations = (!far.is_empty()).then(|| {
+        format!(
+            "rows are over a million deviations from the mean of the training rows in {}",
+            first_of(far, NAMED)
+        )
+    });
+    let times = (!beyond.is_empty()).then(|| {
+        format!(
+            "rows have numbers over {FAR_TIMES} times as large as the largest one of the training rows, after the steps, in {}",
+            first_of(beyond, NAMED)
+        )
+    });
+    let bounds = match times {
+        Some(_) => ": other steps, such as `robust` and `power`, have no bounds",
+        None => "",
+    };
+    let found: Vec<String> = deviations.into_iter().chain(times).collect();
+    (!found.is_empty()).then(|| {
+        let message = format!(
+            "{}: what a model predicts for them is no measure of it; correct or drop them, or cap them with a `winsorize` step{bounds}",
+            found.join(", and ")
+        );
+        Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
+    })
 }
 
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
@@ -490,20 +497,6 @@ fn dominated_target(
     let most = furthest[0].max(furthest[1]);
     (rows >= ROWS && summary.deviation > 0.0 && most >= SHARE * rows)
         .then(|| format!("the target `{column}`"))
-}
-
-/// The first few of some names.
-fn named(names: &[String]) -> String {
-    let mut text = names
-        .iter()
-        .take(NAMED)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        text += &format!(" and {more} more");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ mod tests {
             unknown: columns(&[("kind", &[1, 2])]),
             far_outside: columns(&[("a", &[3])]),
             capped: columns(&[("a", &[1, 3])]),
+            truncated: columns(&[]),
         };
         // Entity and place of each row.
         let rows = [(b"x", 0), (b"x", 1), (b"x", 2), (b"x", 3), (b"y", 4)];

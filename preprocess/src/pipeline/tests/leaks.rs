@@ -746,6 +746,7 @@ async fn features_that_the_target_is_the_sum_of_are_named() {
         "dataset.drop",
         &[
             "1 x `casual` + 1 x `registered`",
+            " training rows compared, to 0.001 of its standard deviation",
             "`dataset.drop = [\"casual\", \"registered\"]`",
         ],
     );

@@ -60,7 +60,12 @@ pub struct UnusualCells {
     pub far_outside: BTreeMap<String, Vec<usize>>,
     /// Numbers that the caps of a `winsorize` step change. Those of a window are of its last row.
     pub capped: BTreeMap<String, Vec<usize>>,
+    /// Texts that are longer than a model reads; added where they are encoded for the model.
+    pub truncated: BTreeMap<String, Vec<usize>>,
 }
+
+/// Flag of a text that is longer than a model reads.
+const TRUNCATED: &str = "is truncated, as it is longer than the model reads";
 
 impl UnusualCells {
     /// Inputs of `rows` without those that are `bad`; `unknown` are those of unknown categories.
@@ -83,6 +88,7 @@ impl UnusualCells {
             unknown,
             far_outside,
             capped,
+            truncated: BTreeMap::new(),
         };
         for columns in [
             &mut found.missing,
@@ -126,7 +132,9 @@ impl UnusualCells {
         let unknown = unknown.map(|(column, rows)| (column, rows, "has an unknown category"));
         let outside = self.far_outside.iter();
         let outside = outside.map(|(column, rows)| (column, rows, far(column)));
-        for (column, rows, what) in unknown.chain(outside) {
+        let truncated = self.truncated.iter();
+        let truncated = truncated.map(|(column, rows)| (column, rows, TRUNCATED));
+        for (column, rows, what) in unknown.chain(outside).chain(truncated) {
             for row in rows {
                 flags[*row].push(format!("`{column}` {what}"));
             }

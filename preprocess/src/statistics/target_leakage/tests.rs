@@ -80,10 +80,18 @@ fn parts_that_the_target_is_the_sum_of_are_found_with_their_factors() {
         numbers("registered", registered.clone()),
     ];
     let found = of_number(&features, &y);
-    let [Leak::Sum { terms, residual }] = &found[..] else {
+    let [
+        Leak::Sum {
+            terms,
+            residual,
+            rows,
+        },
+    ] = &found[..]
+    else {
         panic!("{found:?}")
     };
     assert!(*residual < 1e-12, "{residual}");
+    assert_eq!([rows.known, rows.compared, rows.equal], [400; 3]);
     let [(casual, of_casual), (registered, of_registered)] = &terms[..] else {
         panic!("{terms:?}")
     };
@@ -125,6 +133,21 @@ fn parts_with_many_missing_cells_are_compared_in_the_rows_that_have_all_of_them(
         numbers("late", without(&other, |row| row < 500)),
     ];
     assert_eq!(names(&of_number(&early, &y)), ["a", "b"]);
+    // The rows are counted that have both, and those whose sum is the target.
+    let (mut y_but_one, mut y_unknown) = (y.clone(), y.clone());
+    y_but_one[100] += 0.01;
+    y_unknown[1900] = f64::NAN;
+    for (y, expected) in [
+        (&y, [2000, 500, 500]),
+        (&y_but_one, [2000, 500, 499]),
+        (&y_unknown, [1999, 500, 500]),
+    ] {
+        let found = of_number(&early, y);
+        let [Leak::Sum { rows, .. }] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!([rows.known, rows.compared, rows.equal], expected);
+    }
     // So few rows have both that a sum of them says nothing of the others.
     let few = [
         numbers("a", without(&a, |row| row >= 99)),

@@ -1,6 +1,9 @@
+use std::slice;
+
 use feedline_schemas::{expect::Expectations, transform::InputKind};
 
 use super::*;
+use crate::warnings::with_appended;
 
 #[test]
 fn numbers_are_shown_without_the_digits_that_32_bits_have_made() {
@@ -167,4 +170,33 @@ fn a_number_far_beyond_those_of_the_training_rows_is_named_with_both() {
         test.beyond_training((&train, "train"), &names[..3], Split::Test)
             .is_empty()
     );
+}
+
+#[test]
+fn standardized_and_other_features_far_out_are_one_warning_also_of_appended_rows() {
+    let (far, beyond) = (
+        ["`a` (test)".to_owned()],
+        ["`b` (5.0e3 in test, 5.0e0 in train)".to_owned()],
+    );
+    assert_eq!(far_from_training_rows(&[], &[]), None);
+    let both = far_from_training_rows(&far, &beyond).unwrap();
+    assert_eq!(both.key.as_deref(), Some("dataset.step"));
+    for part in [
+        "deviations from the mean of the training rows in `a` (test), and rows have numbers over 1000 times",
+        " in `b` (5.0e3 in test, 5.0e0 in train): what a model predicts",
+        "`robust` and `power`, have no bounds",
+    ] {
+        assert!(both.message.contains(part), "{part}: {both:?}");
+    }
+    let alone = far_from_training_rows(&far, &[]).unwrap();
+    assert!(!alone.message.contains("no bounds"), "{alone:?}");
+
+    let appended = with_appended(slice::from_ref(&alone), vec![both.clone()]);
+    let messages: Vec<&str> = appended.iter().map(|w| w.message.as_str()).collect();
+    let joined = format!(
+        "{}; in the rows appended last: {}",
+        alone.message, both.message
+    );
+    assert_eq!(messages, [joined.as_str()]);
+    assert_eq!(with_appended(&appended, Vec::new()), [alone]);
 }
