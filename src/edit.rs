@@ -12,7 +12,7 @@ use feedline_storage::Store;
 use feedline_trainer::Prior;
 use tokio::task::spawn_blocking;
 
-use crate::output::{Text, counted, line, number};
+use crate::output::{Text, counted, line, number, write_warnings};
 
 /// Dataset, model and rule of an edit.
 pub(crate) struct Edit {
@@ -42,8 +42,9 @@ impl Edit {
         source.check_ids_of(&trained_on).await?;
         let open = move || Prior::open(&config, rule, &special, &training).map_err(Box::new);
         let prior = spawn_blocking(open).await?.map_err(|error| *error)?;
-        let reference = prior.reference().clone();
-        if let Some(report) = source.found(&target, &rule, &reference).await? {
+        let (reference, warnings) = (prior.reference().clone(), prior.warnings().to_vec());
+        if let Some(mut report) = source.found(&target, &rule, &reference).await? {
+            report.warnings.extend(warnings);
             return Ok(report);
         }
         // The model moves to the computing thread, and back.
@@ -57,8 +58,10 @@ impl Edit {
         };
         let shards = source.write(&target, &writing, edit).await?;
         let measures = prior.expect("no block is being edited").measures();
-        let report = source.publish(&target, shards, (rule, reference), measures);
-        Ok(report.await?)
+        let published = source.publish(&target, shards, (rule, reference), measures);
+        let mut report = published.await?;
+        report.warnings.extend(warnings);
+        Ok(report)
     }
 }
 
@@ -97,9 +100,7 @@ impl Text for EditReport {
         for (name, figures) in [("before", &self.edit.before), ("after", &self.edit.after)] {
             write_figures(name, figures, out)?;
         }
-        for warning in &self.warnings {
-            line(out, "warning", warning)?;
-        }
+        write_warnings(&self.warnings, out)?;
         line(out, "model", &self.edit.prior.run)?;
         line(out, "fingerprint", &self.fingerprint)?;
         line(out, "dataset", &self.url)

@@ -99,6 +99,10 @@ pub struct RunRecord {
     /// Samples that cannot be used, once the run has finished; see the report of training.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: u64,
+    /// Shards that are left out, by split, since their files are incomplete (`train.loader.bad_shards`); absent where there
+    /// are none. Those of the training split are the same until the run ends.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out_shards: BTreeMap<Split, LeftOutShards>,
     /// Metrics on the test split, once the run has finished.
     #[serde(default)]
     pub test: BTreeMap<String, f64>,
@@ -132,6 +136,22 @@ pub struct ContinuedFrom {
     /// Reason why it has not; absent where it has, and from records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Shards that are left out of a split, since their files are missing or have another length than the manifest states.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutShards {
+    /// Number of them.
+    pub shards: u64,
+    /// Rows in them, as the manifest counts.
+    pub rows: u64,
+    /// Paths of the first 20, each relative to its dataset folder.
+    pub paths: Vec<String>,
+}
+
+impl LeftOutShards {
+    /// Most shards that are named.
+    pub const MOST_PATHS: usize = 20;
 }
 
 /// State of a run.

@@ -517,6 +517,7 @@ fn run() -> RunRecord {
         }),
         mixture: Vec::new(),
         quarantined: 0,
+        left_out_shards: BTreeMap::new(),
         test: BTreeMap::from([("rmse".to_owned(), 2.0)]),
         baseline: BTreeMap::from([("rmse".to_owned(), 5.0)]),
         diagnostics: None,

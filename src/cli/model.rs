@@ -98,8 +98,8 @@ pub(crate) struct Predict {
     #[arg(long)]
     pub(crate) escape_formulas: bool,
     /// Add a column `flags` with the anomalies of a row: inputs without a value, categories unseen
-    /// in training, numbers far outside of the training rows. The report counts them by column
-    /// either way
+    /// in training, numbers far outside of the training rows, truncated texts. The report counts
+    /// them either way
     #[arg(long)]
     pub(crate) flags: bool,
     /// Write the features that a model would get, without running a model. Features called `row`,

@@ -313,7 +313,8 @@ impl TruncatedTexts {
             return None;
         }
         let message = format!(
-            "{} longer than the {} that the model reads: the last {} in all are not read, as in the dataset",
+            "{} longer than the {} that the model reads: the last {} in all are not read, as in the dataset; `--flags` marks the \
+             rows that have a prediction",
             counted(self.rows, "text"),
             counted(self.length as u64, "token"),
             self.tokens
@@ -356,7 +357,7 @@ impl PartColumns {
             x,
             mut bad,
             mut kept,
-            unusual,
+            mut unusual,
         } = features;
         let mut parts = RowParts {
             x,
@@ -366,6 +367,7 @@ impl PartColumns {
             let detail = format!("row {}: {}", first + row as u64, fault.detail);
             bad.entry(row).or_insert(Fault { detail, ..fault });
         };
+        let mut truncated = Vec::new();
         if let (Some(encoder), Some(length)) = (&self.text, predictor.text_length()) {
             parts.tokens = vec![0; rows * length];
             let each = kept.remove(0).into_iter().enumerate();
@@ -376,6 +378,9 @@ impl PartColumns {
                 });
                 // As in the dataset, longer texts are truncated.
                 let used = self.truncated.truncate(encoded.ids.len(), length);
+                if used < encoded.ids.len() {
+                    truncated.push(row);
+                }
                 ids[..used].copy_from_slice(&encoded.ids[..used]);
                 let used = u32::try_from(used).expect("a row has at most 65,536 ids");
                 parts.lengths.push(used);
@@ -390,6 +395,12 @@ impl PartColumns {
                     reject(row, fault);
                 }
             }
+        }
+        truncated.retain(|row| !bad.contains_key(row));
+        if let Some(text) = self.text.as_ref().filter(|_| !truncated.is_empty()) {
+            unusual
+                .truncated
+                .insert(text.column().to_owned(), truncated);
         }
         let predicted = predictor.predict_parts(rows, &parts);
         Given {
@@ -501,7 +512,8 @@ mod tests {
         assert_eq!(texts.warning(), None);
         assert_eq!([9, 20].map(|tokens| texts.truncate(tokens, 8)), [8, 8]);
         let warning = texts.warning().unwrap();
-        let expected = "2 texts longer than the 8 tokens that the model reads: 13 at their ends";
+        let expected = "2 texts longer than the 8 tokens that the model reads: the last 13 in all are not read, as in the dataset; \
+                        `--flags` marks the rows that have a prediction";
         assert!(warning.message.starts_with(expected), "{warning:?}");
         assert_eq!(warning.key.as_deref(), Some("dataset.tokens.window"));
     }

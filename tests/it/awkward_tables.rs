@@ -306,20 +306,38 @@ fn files_with_different_decimal_separators_get_no_setting_and_all_their_numbers_
 }
 
 #[test]
-fn a_first_line_that_names_the_delimiter_is_skipped_by_init_and_refused_elsewhere() {
+fn a_first_line_that_names_the_delimiter_is_skipped_in_the_files_that_have_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let rows: String = (0..40).map(|i| format!("{i};{}\n", i * 2)).collect();
-    fs::write(folder.join("sheet.csv"), format!("sep=;\r\na;y\n{rows}")).unwrap();
-    run(folder, &["init", "sheet.csv"]).expect(0);
-    let text = fs::read_to_string(folder.join("sheet.toml")).unwrap();
-    let keys = r#"csv = { skip_rows = 1, delimiter = ";" }"#;
-    assert!(text.contains(keys), "{text}");
-    let preview = run(folder, &["preview", "sheet.csv"]);
-    let shown = format!("{}{}", preview.stdout, preview.stderr);
-    for part in ["set `csv.skip_rows = 1`", "a `[[source]]` of their own"] {
-        assert!(shown.contains(part), "{part}: {preview:#?}");
+    fs::create_dir(folder.join("in")).unwrap();
+    let mut number = 0;
+    for (name, first, delimiter) in [
+        ("a.csv", "", ","),
+        ("b.csv", "sep=;\r\n", ";"),
+        ("c.csv", "sep=|\n", "|"),
+    ] {
+        let mut text = format!("{first}a{delimiter}y\n");
+        for _ in 0..40 {
+            number += 1;
+            text += &format!("{number}{delimiter}{}\n", number * 2);
+        }
+        fs::write(folder.join("in").join(name), text).unwrap();
     }
+    let init = run(folder, &["init", "in", "--json"]).expect(0).json();
+    let named = "b.csv` is read with the delimiter `;`, which its first line `sep=;` names";
+    let decisions = init["decisions"].to_string();
+    assert!(decisions.contains(named), "{init}");
+    let preview = run(folder, &["preview", "in.toml", "--json"]);
+    let preview = preview.expect(0).json();
+    let columns = preview["sources"][0]["columns"].as_array().unwrap().iter();
+    let columns: Vec<_> = columns.map(|column| &column["name"]).collect();
+    assert_eq!(columns, ["a", "y"], "{preview}");
+    let report = run(folder, &["ingest", "in.toml", "--json"]).expect(0);
+    let report = report.json();
+    assert_eq!(
+        (&report["rows"], &report["rejected"]),
+        (&120.into(), &0.into())
+    );
 }
 
 #[test]
@@ -329,11 +347,10 @@ fn a_table_that_is_no_utf8_gets_its_encoding_also_behind_a_line_that_names_the_d
         .map(|i| format!("{i};K\u{f6}ln;{}\n", i * 2))
         .collect();
     let [header, plain] = ["a;Stra\u{df}e in M\u{fc}nchen;y\n", "a;b;y\n"];
-    let skipped = r#"encoding = "windows-1252", skip_rows = 1, delimiter = ";""#;
-    for (text, keys) in [
-        (format!("{header}{numbers}"), r#"encoding = "windows-1252""#),
-        (format!("sep=;\n{header}{numbers}"), skipped),
-        (format!("sep=;\n{plain}{texts}"), skipped),
+    for text in [
+        format!("{header}{numbers}"),
+        format!("sep=;\n{header}{numbers}"),
+        format!("sep=;\n{plain}{texts}"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -341,7 +358,8 @@ fn a_table_that_is_no_utf8_gets_its_encoding_also_behind_a_line_that_names_the_d
         fs::write(folder.join("bank.csv"), bytes).unwrap();
         run(folder, &["init", "bank.csv"]).expect(0);
         let text = fs::read_to_string(folder.join("bank.toml")).unwrap();
-        assert!(text.contains(&format!("csv = {{ {keys} }}")), "{text}");
+        let keys = r#"csv = { encoding = "windows-1252" }"#;
+        assert!(text.contains(keys), "{text}");
     }
 }
 

@@ -129,6 +129,10 @@ fn texts_are_edited_by_a_model_and_trained_on_again() {
     let report = edit(folder, &collapse).expect(0).json();
     let warnings = report["warnings"].as_array().unwrap();
     assert!(warnings.len() >= 2, "{report}");
+    assert!(
+        warnings.iter().all(|w| w["code"] == "narrower_text"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -68,4 +68,16 @@ fn shards_that_are_left_out_are_named_in_the_reports() {
         assert!(message.contains(&names[1]), "{message}");
         assert_eq!(warning["key"], "train.loader.bad_shards");
     }
+    let runs = fs::read_dir(at.join("out/train")).unwrap();
+    let records = runs.filter_map(|run| fs::read(run.unwrap().path().join("run.json")).ok());
+    let records: Vec<Vec<u8>> = records.collect();
+    let [record] = &records[..] else {
+        panic!("{} records", records.len())
+    };
+    let record: Value = serde_json::from_slice(record).unwrap();
+    let left_out = &record["left_out_shards"]["train"];
+    assert_eq!(left_out["shards"], 1, "{record}");
+    let path = format!("shards/train/{}", names[1]);
+    assert_eq!(left_out["paths"], serde_json::json!([path]), "{record}");
+    assert!(left_out["rows"].as_u64().unwrap() > 0, "{record}");
 }

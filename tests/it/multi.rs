@@ -185,6 +185,22 @@ fn predict(folder: &Path, file: &str, rows: &str) -> (Value, Vec<Value>) {
     (report, lines(&folder.join("new.ndjson")))
 }
 
+/// The rows of texts that are truncated have a flag, the others and rejected ones have none.
+fn check_flags_of_truncated_texts(folder: &Path, file: &str) {
+    let predict = ["predict", file, "long.csv", "--images", "album", "--flags"];
+    for to in ["flags.ndjson", "flags.csv"] {
+        let to = ["--to", to];
+        run(folder, &[&predict[..], &SHORT, &to].concat()).expect(0);
+    }
+    let flag = "`sentence` is truncated, as it is longer than the model reads";
+    let flagged = lines(&folder.join("flags.ndjson"));
+    let flags = flagged.iter().map(|line| line["flags"].as_str());
+    assert_eq!(flags.collect::<Vec<_>>(), [Some(flag), None, None]);
+    let table = fs::read_to_string(folder.join("flags.csv")).unwrap();
+    let marked = table.lines().map(|line| line.contains(flag));
+    assert_eq!(marked.collect::<Vec<_>>(), [false, true, false, false]);
+}
+
 fn lines(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     let lines = text.lines();
@@ -215,7 +231,7 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
     let table = fs::read_to_string(folder.join("table.csv")).unwrap();
     let sentence = ["ant"; 50].join(" ");
     let long = format!(
-        "{}\n2.ppm,1,light,{sentence},1\n",
+        "{}\n2.ppm,1,light,{sentence},1\n2.ppm,1,light,ant,1\n7.gone,1,light,{sentence},1\n",
         table.lines().next().unwrap()
     );
     fs::write(folder.join("long.csv"), long).unwrap();
@@ -223,8 +239,9 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
     let mut warnings = report["warnings"].as_array().unwrap().iter();
     let truncated = warnings.find(|warning| warning["code"] == "truncated_texts");
     let message = truncated.unwrap()["message"].as_str().unwrap();
-    let expected = "1 text longer than the 8 tokens that the model reads";
+    let expected = "2 texts longer than the 8 tokens that the model reads";
     assert!(message.starts_with(expected), "{message}");
+    check_flags_of_truncated_texts(folder, file);
 
     write_odd_rows(folder);
     let (report, odd) = predict(folder, file, "odd.csv");

@@ -531,6 +531,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         images: None,
         mixture: Vec::new(),
         quarantined: 0,
+        left_out_shards: std::collections::BTreeMap::new(),
         test: metrics(2.0),
         baseline: metrics(5.0),
         diagnostics: None,

@@ -231,8 +231,8 @@ pub struct EditReport {
     /// Edited dataset, model, counts of tokens, and figures before and after.
     #[serde(flatten)]
     pub edit: EditReference,
-    /// Signs that the text became narrower, for people; empty where it did not.
-    pub warnings: Vec<String>,
+    /// Signs that the text became narrower, and warnings of the weights of the model; empty where there are none.
+    pub warnings: Vec<Warning>,
     /// True when the dataset of an earlier edit of the same was found and kept.
     pub up_to_date: bool,
     /// Fingerprint of the new dataset.

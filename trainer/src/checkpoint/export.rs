@@ -58,8 +58,8 @@ pub struct ExportedWeights {
 /// #     config: &TrainConfig, context: &Context,
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// let options = ExportOptions { layout: WeightLayout::Torch, ..ExportOptions::default() };
-/// let file = export(config, None, options, context)?;
-/// std::fs::write("model.safetensors", file)?;
+/// let exported = export(config, None, options, context)?;
+/// std::fs::write("model.safetensors", exported.file)?;
 /// # Ok(()) }
 /// ```
 ///
@@ -70,9 +70,9 @@ pub fn export(
     build: Option<&Build<'_>>,
     options: ExportOptions,
     context: &Context,
-) -> Result<Vec<u8>, Error> {
+) -> Result<ExportedWeights, Error> {
     let chosen = choose_model::choose(config, &Choice::Fitting, Use::Weights, context)?;
-    Ok(export_run(&chosen, build, options, context)?.file)
+    export_run(&chosen, build, options, context)
 }
 
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the

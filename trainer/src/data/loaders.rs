@@ -15,6 +15,7 @@ use feedline_schemas::{
     loader_state::LoaderState,
     manifest::{Manifest, Split},
     report::{MixedSource, Warning},
+    run::LeftOutShards,
 };
 use feedline_storage::{Store, clock::Clock};
 
@@ -22,7 +23,7 @@ use crate::{
     config::loader_keys::in_section,
     data::{
         images, mixture,
-        quarantine::{UnusableSamples, left_out_shards},
+        quarantine::{UnusableSamples, left_out_shards, warning_of_shards},
         samples::{Batches, Data, ModelInputs, RankBatch, Samples, Targets},
     },
     device,
@@ -310,11 +311,19 @@ impl Loaders {
         of_splits.fold(UnusableSamples::default(), UnusableSamples::and)
     }
 
-    /// Warnings of incomplete shards that are left out.
-    pub(crate) fn left_out_shards(&self) -> Vec<Warning> {
+    /// Incomplete shards that are left out, by split.
+    pub(crate) fn left_out_shards(&self) -> BTreeMap<Split, LeftOutShards> {
         let of_splits = self.by_split.iter();
-        let of_splits = of_splits.filter_map(|(split, loader)| left_out_shards(*split, loader));
-        of_splits.collect()
+        let of_split =
+            |(split, loader): (&Split, &Loader)| Some((*split, left_out_shards(loader)?));
+        of_splits.filter_map(of_split).collect()
+    }
+
+    /// Warnings of incomplete shards that are left out.
+    pub(crate) fn left_out_warnings(&self) -> Vec<Warning> {
+        let left_out = self.left_out_shards().into_iter();
+        let warnings = left_out.map(|(split, shards)| warning_of_shards(split, &shards));
+        warnings.collect()
     }
 
     /// Page-locks the memory of all batches, so that a device copies from it directly.

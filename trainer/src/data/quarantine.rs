@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use feedline_loader::Loader;
-use feedline_schemas::{count::counted, manifest::Split, report::Warning};
+use feedline_schemas::{count::counted, manifest::Split, report::Warning, run::LeftOutShards};
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Error, parallel::Ranks};
@@ -17,28 +17,34 @@ const SHARDS_KEY: &str = "train.loader.bad_shards";
 /// Most shards that a warning names.
 const SHARDS_NAMED: usize = 3;
 
-/// The warning of incomplete shards that are left out of a split, if there are some; all ranks leave out the same.
-pub(crate) fn left_out_shards(split: Split, loader: &Loader) -> Option<Warning> {
+/// The incomplete shards that a loader leaves out of its split, if there are some; all ranks leave out the same.
+pub(crate) fn left_out_shards(loader: &Loader) -> Option<LeftOutShards> {
     let skipped = loader.start_state().skipped?;
-    let paths = loader.skipped_shards();
-    Some(warning_of_shards(split, skipped.rows, &paths))
+    Some(first_shards(skipped.rows, &loader.skipped_shards()))
 }
 
-fn warning_of_shards(split: Split, rows: u64, paths: &[&str]) -> Warning {
-    let named: Vec<String> = paths
-        .iter()
-        .take(SHARDS_NAMED)
-        .map(|path| format!("`{path}`"))
-        .collect();
-    let more = match paths.len().saturating_sub(SHARDS_NAMED) {
+fn first_shards(rows: u64, paths: &[&str]) -> LeftOutShards {
+    let first = paths.iter().take(LeftOutShards::MOST_PATHS);
+    LeftOutShards {
+        shards: paths.len() as u64,
+        rows,
+        paths: first.map(|path| (*path).to_owned()).collect(),
+    }
+}
+
+/// The warning of incomplete shards that are left out of a split.
+pub(crate) fn warning_of_shards(split: Split, left_out: &LeftOutShards) -> Warning {
+    let first = left_out.paths.iter().take(SHARDS_NAMED);
+    let named: Vec<String> = first.map(|path| format!("`{path}`")).collect();
+    let more = match left_out.shards.saturating_sub(named.len() as u64) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let message = format!(
         "{} of the {split} split with {} left out, since their files are missing or have another length than the manifest \
          states: {}{more}; restore them, or build the dataset again",
-        counted(paths.len() as u64, "shard"),
-        counted(rows, "row"),
+        counted(left_out.shards, "shard"),
+        counted(left_out.rows, "row"),
         named.join(", ")
     );
     Warning::new("shards_left_out", message).with_key(SHARDS_KEY)
@@ -151,13 +157,18 @@ mod tests {
 
     #[test]
     fn left_out_shards_are_counted_and_the_first_are_named() {
-        let message = |paths: &[&str]| warning_of_shards(Split::Test, 70, paths).message;
+        let message = |paths: &[&str]| {
+            let left_out = first_shards(70, paths);
+            warning_of_shards(Split::Test, &left_out).message
+        };
         let one = message(&["shards/a"]);
         let expected = "1 shard of the test split with 70 rows left out, since their files are missing or have another length than \
                         the manifest states: `shards/a`; restore them, or build the dataset again";
         assert_eq!(one, expected);
         let five = message(&["a", "b", "c", "d", "e"]);
         assert!(five.contains("states: `a`, `b`, `c` and 2 more;"), "{five}");
+        let many = first_shards(70, &["a"; 30]);
+        assert_eq!((many.shards, many.paths.len()), (30, 20));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use feedline_schemas::{
     config::TrainConfig,
     manifest::Split,
     report::{EvalReport, Warning},
+    run::RunState,
 };
 
 use crate::{
@@ -20,10 +21,12 @@ use crate::{
     parallel::Ranks,
     plan::RunPlan,
     predict::{
-        choose_model::{self, Choice, ChosenRun, Dataset, KeptModel, Use, read_kept_weights},
+        choose_model::{
+            self, Choice, ChosenRun, Dataset, KeptModel, Use, earlier_weights, read_kept_weights,
+        },
         predictor::MeasuredRows,
     },
-    reporting::status::Tracker,
+    reporting::{record::read_record, status::Tracker},
     session::{self, MeasuredBatch, opened_dataset::OpenedDataset, run_context::Watch},
 };
 
@@ -136,7 +139,7 @@ fn measure(
     };
     let mut report = report_of(chosen, &kept, split, &evaluation);
     report.warnings = loaders.unusable().warnings(None);
-    report.warnings.extend(loaders.left_out_shards());
+    report.warnings.extend(loaders.left_out_warnings());
     let behind = compare_with_baselines(&kept.plan, &loaders, split, &report);
     report.warnings.extend(behind);
     if split == Split::Train {
@@ -229,16 +232,21 @@ fn report_of(
     }
 }
 
-/// The snapshot that holds the best weights of a run, and where it is.
+/// The snapshot that holds the best weights of a run, its place, and warnings of damaged or missing files of the weights.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(
     opened: &OpenedDataset,
     engine: &ModelEngine,
-) -> Result<(String, Snapshot), Error> {
+) -> Result<(String, Snapshot, Vec<Warning>), Error> {
     let usable = |snapshot: &Snapshot| opened.plan.accepts(snapshot);
-    let (checkpoint, snapshot, _) =
+    let (checkpoint, snapshot, mut warnings) =
         read_kept_weights(&opened.plan, &opened.folder, engine, &usable)?;
-    Ok((checkpoint, snapshot))
+    let record = read_record(&opened.folder)?;
+    if record.is_none_or(|record| record.state == RunState::Finished) {
+        let earlier = earlier_weights(&opened.name(), &checkpoint, &snapshot.header);
+        warnings.extend(earlier);
+    }
+    Ok((checkpoint, snapshot, warnings))
 }

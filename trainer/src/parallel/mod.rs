@@ -8,6 +8,7 @@
 mod collectives;
 mod frame;
 mod group;
+mod guests;
 mod hello;
 mod identity;
 #[cfg(feature = "mpi")]

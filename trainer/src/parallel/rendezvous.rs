@@ -4,7 +4,8 @@
 //! connects and sends a [`Hello`]; when all have come, rank 0 sends each the addresses of all. Then
 //! each connects to the ranks between rank 0 and itself, with the same hello, and is connected to
 //! by those above it. A process that does not belong is refused with a reason. If it is a rank of
-//! this training that was started otherwise, rank 0 ends, and so do the ranks that it hears of.
+//! this training that was started otherwise, or that another process is already, rank 0 ends, and
+//! so do the ranks that it hears of.
 //!
 //! When an agent listens on that address itself, as torchrun's does, rank 0 listens on the first
 //! free one of [`CANDIDATES`] ports that follow from the address's port and the id of the job. The
@@ -19,6 +20,7 @@
 //! missing one delays no rank.
 
 use std::{
+    collections::BTreeSet,
     io,
     net::SocketAddr,
     sync::{
@@ -40,30 +42,19 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     RankPlace,
     collectives::Ranks,
-    hello::{HELLO_BYTES, Hello, MAGIC, RankRefusal},
+    guests::{Guests, PROVE, REFUSED, RETRY, WELCOME},
+    hello::Hello,
     identity::JobIdentity,
     recv_queue::Patience,
     resume_code::resume_code,
-    secret::{JobSecret, NONCE_BYTES},
+    secret::JobSecret,
     status::Status,
-    tcp::{self, narrow},
+    tcp,
 };
 use crate::{error::Error, resume::Resume};
 
 /// Longest accepted text of a response.
 const TEXT_MAX: u32 = 1 << 20;
-
-/// Time between two tries to reach a rank that does not listen yet.
-const RETRY: Duration = Duration::from_millis(100);
-
-/// Time limit of a connection for its hello, and for the proof that it knows the secret.
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
-
-/// Time within which the other ranks are refused too, once one does not belong.
-const OTHERS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Connections whose hellos are read concurrently; more wait in the system's queue.
-const GREETED: usize = 1024;
 
 /// Ports that ranks under an agent may meet at.
 const CANDIDATES: u64 = 16;
@@ -73,11 +64,6 @@ const CANDIDATE_PORTS: std::ops::Range<u64> = 20_000..32_000;
 
 /// Time between two tries of a port that something else listens on.
 const RETRY_OTHER: Duration = Duration::from_secs(1);
-
-/// Kinds of responses: refused, welcome, must prove that it knows the secret.
-const REFUSED: u8 = 0;
-const WELCOME: u8 = 1;
-const PROVE: u8 = 2;
 
 /// Rendezvous of the ranks.
 #[derive(Clone, Debug)]
@@ -99,24 +85,6 @@ pub(super) struct Rendezvous {
     pub(super) resume: Resume,
 }
 
-/// The connections there are so far.
-#[derive(Debug)]
-struct Guests {
-    /// By rank.
-    streams: Vec<Option<TcpStream>>,
-    /// Address that each rank listens on.
-    listening: Vec<Option<SocketAddr>>,
-    /// Reason that a process was refused.
-    refused: Option<String>,
-    /// Ranks that rank 0 has refused, as they were started otherwise.
-    gone: Vec<bool>,
-    /// Reason that the first of these was refused, which ends the rendezvous.
-    differs: Option<String>,
-}
-
-/// Hello of a connection, or the refusal of its process; `None` where it sent nothing that could be one.
-type HeardHello = Option<(TcpStream, SocketAddr, Result<Hello, RankRefusal>)>;
-
 impl Rendezvous {
     /// Meets the other ranks, which must have the same `identity`, within `limit`.
     ///
@@ -130,7 +98,6 @@ impl Rendezvous {
         limit: Duration,
         runtime: &Handle,
     ) -> Result<Ranks, Error> {
-        let world = self.place.world;
         let job = self.agent_job.as_deref().unwrap_or_default();
         let hello = Hello {
             place: self.place,
@@ -139,13 +106,7 @@ impl Rendezvous {
             resume: resume_code(self.resume),
             identity: JobIdentity::new(identity, job),
         };
-        let mut guests = Guests {
-            streams: (0..world).map(|_| None).collect(),
-            listening: vec![None; world],
-            refused: None,
-            gone: vec![false; world],
-            differs: None,
-        };
+        let mut guests = Guests::new(self.place.world);
         let met = runtime.block_on(async {
             tokio::select! {
                 met = timeout(limit, self.meet(hello, &mut guests)) => Some(met),
@@ -222,7 +183,7 @@ impl Rendezvous {
             .await
     }
 
-    /// Addresses that rank 0 may listen on.
+    /// Addresses that rank 0 may listen on, each once: a rank that tried one twice would be taken for two processes.
     pub(super) fn addresses(&self) -> Vec<String> {
         let Some(job) = &self.agent_job else {
             return vec![self.address.clone()];
@@ -233,7 +194,11 @@ impl Rendezvous {
             let hash = xxh3_64(format!("{port} {i} {job}").as_bytes());
             format!("{host}:{}", CANDIDATE_PORTS.start + hash % width)
         };
-        (0..CANDIDATES).map(candidate).collect()
+        let mut seen = BTreeSet::new();
+        let addresses = (0..CANDIDATES).map(candidate);
+        addresses
+            .filter(|address| seen.insert(address.clone()))
+            .collect()
     }
 
     /// Listens on the first address that is free.
@@ -352,183 +317,6 @@ impl Denial {
     }
 }
 
-/// Reads the hello of a connection, and whether it knows the secret. Returns `None` when it sends
-/// nothing that could be one.
-async fn hear(
-    stream: &mut TcpStream,
-    hello: Hello,
-    secret: Option<&JobSecret>,
-) -> Option<Result<Hello, RankRefusal>> {
-    let mut bytes = [0; HELLO_BYTES];
-    let (magic, rest) = bytes.split_at_mut(MAGIC.len());
-    stream.read_exact(magic).await.ok()?;
-    // A hello of another version may be shorter.
-    if *magic == MAGIC {
-        stream.read_exact(rest).await.ok()?;
-    }
-    let other = hello.read(&bytes);
-    let rank = match &other {
-        Ok(other) => Some(other.place.rank),
-        Err(refusal) => refusal.rank,
-    };
-    // A refused rank ends the others' wait: it, too, has to know the secret.
-    let (Some(secret), Some(rank)) = (secret, rank) else {
-        return Some(other);
-    };
-    let nonce = match secret.nonce() {
-        Ok(nonce) => nonce,
-        Err(reason) => return Some(Err(RankRefusal::of_stranger(reason))),
-    };
-    send_answer(stream, PROVE, &nonce).await.ok()?;
-    let mut proof = [0; NONCE_BYTES];
-    stream.read_exact(&mut proof).await.ok()?;
-    Some(if secret.is_proof(&nonce, &bytes, &proof) {
-        other
-    } else {
-        Err(RankRefusal::of_stranger(format!(
-            "rank {rank} does not know the secret; give all ranks the same `FEEDLINE_JOB_SECRET`"
-        )))
-    })
-}
-
-impl Guests {
-    /// Waits until all ranks from `first` on are connected.
-    ///
-    /// # Errors
-    /// Reason that a rank does not belong; rank 0 sends it to all that come.
-    async fn receive(
-        &mut self,
-        listener: &TcpListener,
-        hello: Hello,
-        first: usize,
-        secret: Option<&JobSecret>,
-    ) -> Result<(), String> {
-        let mut greeted = JoinSet::new();
-        let from = (listener, hello, first, secret);
-        self.receive_while(|guests| guests.differs.is_none(), from, &mut greeted)
-            .await;
-        let Some(reason) = self.differs.clone() else {
-            return Ok(());
-        };
-        let rest = self.receive_while(|_| true, from, &mut greeted);
-        timeout(OTHERS_WITHIN, rest).await.ok();
-        for stream in self.streams.iter_mut().flatten() {
-            // The peer may have disconnected already.
-            send_answer(stream, REFUSED, reason.as_bytes()).await.ok();
-        }
-        Err(reason)
-    }
-
-    /// Accepts connections while a rank from `first` on is missing and `is_due` returns true.
-    async fn receive_while(
-        &mut self,
-        is_due: impl Fn(&Self) -> bool,
-        (listener, hello, first, secret): (&TcpListener, Hello, usize, Option<&JobSecret>),
-        greeted: &mut JoinSet<HeardHello>,
-    ) {
-        while is_due(self) && self.misses_any(first) {
-            let accepted = tokio::select! {
-                accepted = listener.accept(), if greeted.len() < GREETED => accepted,
-                Some(heard) = greeted.join_next() => {
-                    if let Ok(Some((stream, address, heard))) = heard {
-                        self.take(stream, address, heard, first).await;
-                    }
-                    continue;
-                }
-            };
-            match accepted {
-                Ok((mut stream, address)) => {
-                    let secret = secret.cloned();
-                    greeted.spawn(async move {
-                        let heard = hear(&mut stream, hello, secret.as_ref());
-                        let heard = timeout(HELLO_WITHIN, heard).await.ok()??;
-                        Some((stream, address, heard))
-                    });
-                }
-                // The connection ended before it was accepted, or the system has too many: the next
-                // may be a rank.
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
-                    sleep(RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// Returns true if a rank from `first` on has neither joined nor been refused.
-    fn misses_any(&self, first: usize) -> bool {
-        let mut ranks = self.streams.iter().zip(&self.gone).skip(first);
-        ranks.any(|(stream, gone)| stream.is_none() && !gone)
-    }
-
-    /// Accepts a rank that has sent its hello, or refuses it.
-    async fn take(
-        &mut self,
-        mut stream: TcpStream,
-        address: SocketAddr,
-        heard: Result<Hello, RankRefusal>,
-        first: usize,
-    ) {
-        match heard.and_then(|other| self.check(other, first)) {
-            Ok(other) => {
-                let rank = other.place.rank;
-                self.listening[rank] = Some(SocketAddr::new(address.ip(), other.port));
-                self.streams[rank] = Some(stream);
-            }
-            Err(RankRefusal { reason, rank }) => {
-                tracing::warn!(%address, reason, "a process was not taken as a rank");
-                // The peer may have disconnected already.
-                send_answer(&mut stream, REFUSED, reason.as_bytes())
-                    .await
-                    .ok();
-                // Rank 0 alone decides: the others meet ranks that it has accepted, and strangers.
-                let missing = rank.filter(|rank| {
-                    let is_missing = self.streams.get(*rank).is_some_and(Option::is_none);
-                    first == 1 && *rank >= first && is_missing
-                });
-                if let Some(rank) = missing {
-                    self.gone[rank] = true;
-                    self.differs.get_or_insert_with(|| reason.clone());
-                }
-                self.refused = Some(reason);
-            }
-        }
-    }
-
-    fn check(&self, other: Hello, first: usize) -> Result<Hello, RankRefusal> {
-        let rank = other.place.rank;
-        if rank < first || self.streams[rank].is_some() {
-            return Err(RankRefusal::of_stranger(format!(
-                "there is a rank {rank} already; give each process a `RANK` of its own"
-            )));
-        }
-        Ok(other)
-    }
-
-    /// Sends all ranks the addresses of the others.
-    async fn welcome(&mut self) -> io::Result<()> {
-        let listening = self.listening.iter();
-        let lines: Vec<String> = listening
-            .map(|address| address.map(|a| a.to_string()).unwrap_or_default())
-            .collect();
-        for stream in self.streams.iter_mut().flatten() {
-            send_answer(stream, WELCOME, lines.join("\n").as_bytes()).await?;
-        }
-        Ok(())
-    }
-
-    fn missing(&self, own: usize) -> String {
-        let ranks = self.streams.iter().enumerate();
-        let missing: Vec<String> = ranks
-            .filter(|(rank, stream)| *rank != own && stream.is_none())
-            .map(|(rank, _)| rank.to_string())
-            .collect();
-        let refused = self.refused.as_ref();
-        let refused = refused.map_or(String::new(), |r| format!("; a process was sent away: {r}"));
-        format!("these ranks have not come: {}{refused}", missing.join(", "))
-    }
-}
-
 /// Connects, however long it takes.
 async fn reach(address: &str) -> TcpStream {
     loop {
@@ -545,13 +333,6 @@ async fn reach(address: &str) -> TcpStream {
 fn is_to_itself(stream: &TcpStream) -> bool {
     let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
     ends.is_some_and(|(own, peer)| own == peer)
-}
-
-async fn send_answer(stream: &mut TcpStream, kind: u8, text: &[u8]) -> io::Result<()> {
-    let mut bytes = vec![kind];
-    bytes.extend(narrow(text.len()).to_le_bytes());
-    bytes.extend(text);
-    stream.write_all(&bytes).await
 }
 
 const NO_FEEDLINE: &str = "whoever listens there is no feedline";

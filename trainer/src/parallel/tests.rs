@@ -4,6 +4,7 @@
 mod mpi;
 
 use std::{
+    collections::BTreeSet,
     net::TcpListener,
     sync::{Arc, atomic::AtomicBool},
     thread,
@@ -288,16 +289,11 @@ fn refused(groups: Vec<(Group, &str)>, config: &ParallelConfig) -> Vec<String> {
 
 #[test]
 fn ranks_that_do_not_belong_together_are_told_why() {
-    let patient = config();
-    let config = ParallelConfig {
-        rendezvous_timeout_s: 10,
-        ..config()
-    };
     let pair = |world, rank, identity| {
         let address = address();
         let first = (Group::processes(0, 2, 2, &address), "a");
         let second = (Group::processes(rank, world, 2, &address), identity);
-        let found = refused(vec![first, second], &patient);
+        let found = refused(vec![first, second], &config());
         [found[0].clone(), found[1].clone()]
     };
     let [first, second] = pair(2, 1, "b");
@@ -306,15 +302,50 @@ fn ranks_that_do_not_belong_together_are_told_why() {
     for error in pair(3, 1, "a") {
         assert!(error.contains("one of 3 ranks"), "{error}");
     }
+}
 
-    let address = address();
-    let group = |rank| (Group::processes(rank, 3, 3, &address), "a");
-    let found = refused(vec![group(0), group(1), group(1)], &config);
-    assert!(found[0].contains("not come: 2"), "{}", found[0]);
-    let twice = found
-        .iter()
-        .filter(|text| text.contains("a rank 1 already"));
-    assert_eq!(twice.count(), 2, "{found:?}");
+#[test]
+fn two_processes_with_one_rank_are_named_by_all_before_the_time_limit() {
+    for of_all in [None, Some("a secret")] {
+        let address = address();
+        let group = |rank| Group::processes(rank, 3, 3, &address);
+        let mut groups = secret(vec![group(0), group(1), group(1), group(2)], &[of_all; 4]);
+        let last = groups.split_off(3);
+        let joins = |groups: Vec<Group>| {
+            let groups = groups.into_iter().map(|group| (group, "a"));
+            refused(groups.collect(), &config())
+        };
+        let (say, hear) = std::sync::mpsc::channel();
+        let found = thread::scope(|scope| {
+            let joins = &joins;
+            for group in groups {
+                let say = say.clone();
+                scope.spawn(move || say.send(joins(vec![group])).unwrap());
+            }
+            // The second process of rank 1 ends first, and rank 2 comes before the others are refused.
+            let mut found = hear.recv().unwrap();
+            found.extend(joins(last));
+            found.extend(hear.recv().unwrap());
+            found.extend(hear.recv().unwrap());
+            found
+        });
+        let (of_second, _) = found[0].split_once("; give").unwrap();
+        let (_, reason) = of_second.split_once("two processes are rank 1, ").unwrap();
+        assert_eq!(reason.matches("`127.0.0.1:").count(), 2, "{reason}");
+        for error in &found {
+            assert!(error.contains(reason), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn no_port_of_ranks_under_an_agent_is_tried_twice() {
+    for job in 0..2_000 {
+        let group = Group::processes(0, 3, 3, "127.0.0.1:29400").under_agent(&job.to_string());
+        let addresses = group.addresses();
+        let distinct: BTreeSet<&String> = addresses.iter().collect();
+        assert_eq!(distinct.len(), addresses.len(), "job {job}");
+    }
 }
 
 #[test]

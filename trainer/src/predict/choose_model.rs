@@ -22,7 +22,11 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-pub(crate) use self::{dataset::Dataset, model::KeptModel, weights::read_kept_weights};
+pub(crate) use self::{
+    dataset::Dataset,
+    model::KeptModel,
+    weights::{earlier_weights, read_kept_weights},
+};
 use crate::{
     Context,
     checkpoint::{BEST_PATH, run_folder::runtime},

@@ -65,7 +65,7 @@ impl Recorder {
         let clock = Arc::clone(&context.clock);
         let mut record = new_record(opened, now_ms(&*clock));
         if resume != Resume::Fresh
-            && let Some(before) = read(&folder)?
+            && let Some(before) = read_record(&folder)?
         {
             record.started_ms = before.started_ms;
             record.continued_from = before.continued_from;
@@ -237,6 +237,7 @@ fn new_record(opened: &OpenedDataset, now_ms: u64) -> RunRecord {
         images: plan.images.clone(),
         mixture: Vec::new(),
         quarantined: 0,
+        left_out_shards: opened.loaders.left_out_shards(),
         test: crate::evaluation::metrics::Metrics::new(),
         baseline: crate::evaluation::metrics::Metrics::new(),
         diagnostics: None,
@@ -244,14 +245,17 @@ fn new_record(opened: &OpenedDataset, now_ms: u64) -> RunRecord {
 }
 
 /// The record in a folder; `None` where there is none, or none that can be read.
-fn read(folder: &RunFolder) -> Result<Option<RunRecord>, Error> {
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) fn read_record(folder: &RunFolder) -> Result<Option<RunRecord>, Error> {
     let Some(bytes) = folder.get_opt(RECORD_PATH)? else {
         return Ok(None);
     };
     let record = feedline_schemas::decode(&folder.url_of(RECORD_PATH), &bytes);
     Ok(record
         .inspect_err(
-            |error| tracing::warn!(%error, "cannot read the record of the run, starting a new one"),
+            |error| tracing::warn!(%error, "cannot read the record of the run: it is ignored"),
         )
         .ok())
 }

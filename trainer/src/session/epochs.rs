@@ -162,7 +162,8 @@ impl<D: Data> TrainSession<'_, D> {
 
     /// The warnings of a run with many steps that moved no weight.
     fn left_out_warnings(&self) -> Vec<Warning> {
-        let skipped = loss_guard::warning(&self.position.guard, self.position.step.get());
+        let config = &self.plan.settings.config().guard;
+        let skipped = loss_guard::warning(config, &self.position.guard, self.position.step.get());
         self.dropped_warning().into_iter().chain(skipped).collect()
     }
 

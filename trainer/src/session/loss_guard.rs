@@ -18,7 +18,7 @@
 
 use feedline_schemas::{
     checkpoint::{GuardState, Rollback},
-    config::GuardConfig,
+    config::{GuardConfig, NotFinitePolicy},
     count::counted,
     ids::Step,
     report::Warning,
@@ -220,15 +220,24 @@ pub(crate) fn may_skip(config: &GuardConfig, state: &mut GuardState, step: Step)
     true
 }
 
-/// The warning of a run of `steps` that skipped more than one batch in [`MANY`].
-pub(crate) fn warning(state: &GuardState, steps: u64) -> Option<Warning> {
+/// The warning of a run of `steps` that skipped more than one batch in [`MANY`], or any where the policy is to stop: it names
+/// no run, so a run may resume with another one.
+pub(crate) fn warning(config: &GuardConfig, state: &GuardState, steps: u64) -> Option<Warning> {
     let skipped = state.skipped_in_all;
-    if skipped.saturating_mul(MANY) <= steps {
+    let has_changed = skipped > 0 && config.not_finite == NotFinitePolicy::Stop;
+    if !has_changed && skipped.saturating_mul(MANY) <= steps {
         return None;
     }
+    let changed = match has_changed {
+        true => {
+            ", by an earlier command with `not_finite = \"skip\"`; with `stop`, as it is set now, the run would have ended at the \
+             first of them"
+        }
+        false => "",
+    };
     let message = format!(
-        "{} skipped in {}, since their loss or gradient is not finite: the model has learnt nothing from their rows; correct or \
-         remove the samples that `metrics.jsonl` names, or lower `train.learning_rate`",
+        "{} skipped in {}, since their loss or gradient is not finite{changed}: the model has learnt nothing from their rows; \
+         correct or remove the samples that `metrics.jsonl` names, or lower `train.learning_rate`",
         counted(skipped, "batch"),
         counted(steps, "step")
     );

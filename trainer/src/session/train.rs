@@ -319,7 +319,7 @@ impl OpenedTraining<'_> {
         let of_naive = baseline::of_naive(config, &manifest.naive, test);
         report.warnings.extend(of_naive);
         let loaders = &self.opened.loaders;
-        report.warnings.extend(loaders.left_out_shards());
+        report.warnings.extend(loaders.left_out_warnings());
         report.warnings.extend(self.opened.leak.clone());
         report.warnings.extend(loaders.locking_warning());
         report.warnings.extend(warnings);

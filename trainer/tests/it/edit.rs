@@ -10,7 +10,7 @@ use feedline_trainer::{Context, Error, Prior, Resume, train};
 
 use crate::{
     dataset::{Kind, VOCABULARY},
-    runs::context,
+    runs::{block_on, contents, context},
 };
 
 const RULE: EditRule = EditRule {
@@ -89,6 +89,29 @@ fn a_model_that_learnt_to_count_edits_what_counts_on_and_nothing_else() {
     assert_eq!(again.reference(), prior.reference());
     assert_eq!(again.edit(&documents).unwrap(), edited);
     assert_eq!(again.measures(), measures);
+}
+
+#[test]
+fn weights_of_before_the_end_of_the_run_are_warned_of() {
+    let context = context(Kind::Tokens);
+    let mut config = config();
+    (config.epochs, config.checkpoint.keep) = (3, 9);
+    train(&config, Resume::Fresh, &context).unwrap();
+    let codes = || {
+        let prior = Prior::open(&config, RULE, &[], &context).unwrap();
+        let codes = prior.warnings().iter().map(|warning| warning.code.clone());
+        codes.collect::<Vec<_>>()
+    };
+    assert!(codes().is_empty());
+    let paths = contents(&context.runs).into_keys();
+    let (best, others): (Vec<String>, Vec<String>) =
+        paths.partition(|path| path.ends_with("best.safetensors"));
+    let checkpoints = others.iter().filter(|path| path.contains("/checkpoints/"));
+    // The first checkpoint is kept.
+    for path in best.iter().chain(checkpoints.skip(1)) {
+        block_on(context.runs.delete(path)).unwrap();
+    }
+    assert_eq!(codes(), ["earlier_weights"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{manifest::Split, report::Warning};
 use feedline_trainer::{
-    Choice, ExportOptions, Predictor, Resume, Use, choose, evaluate, export_run, train,
+    Choice, ExportOptions, Predictor, Resume, Use, choose, evaluate, export, export_run, train,
 };
 
 use crate::{
@@ -40,5 +40,7 @@ fn a_finished_run_is_used_with_its_best_weights_though_newer_checkpoints_are_gon
     assert!(warned(predictor.warnings()));
     let chosen = choose(&config, &Choice::Fitting, Use::Weights, &context).unwrap();
     let exported = export_run(&chosen, None, ExportOptions::default(), &context).unwrap();
+    assert!(warned(&exported.warnings));
+    let exported = export(&config, None, ExportOptions::default(), &context).unwrap();
     assert!(warned(&exported.warnings));
 }

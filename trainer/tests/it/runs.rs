@@ -531,7 +531,9 @@ fn adapters_are_trained_alone_and_an_export_with_them_merged_predicts_the_same()
         merge_lora: true,
         ..ExportOptions::default()
     };
-    let merged = export(&lora, None, options, &context).unwrap();
+    let exported = export(&lora, None, options, &context).unwrap();
+    assert!(exported.warnings.is_empty(), "{:?}", exported.warnings);
+    let merged = exported.file;
     let names: Vec<String> = {
         let file = safetensors::SafeTensors::deserialize(&merged).unwrap();
         file.names().iter().map(ToString::to_string).collect()
@@ -585,7 +587,7 @@ fn adapters_are_trained_alone_and_an_export_with_them_merged_predicts_the_same()
             .weights
             .as_ref()
             .unwrap()
-            .put("merged.safetensors", plain.into()),
+            .put("merged.safetensors", plain.file.into()),
     )
     .unwrap();
     let third = train(&again, Resume::Continue, &context).unwrap();

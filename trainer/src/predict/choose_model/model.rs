@@ -67,7 +67,10 @@ impl KeptModel {
         let usable = |snapshot: &Snapshot| check_snapshot(snapshot, chosen, &trained);
         let (checkpoint, snapshot, mut warnings) =
             read_kept_weights(&plan, &folder, &engine, &usable)?;
-        warnings.extend(earlier_weights(&chosen.used, &checkpoint, &snapshot.header));
+        if chosen.used.unfinished.is_none() {
+            let name = &chosen.used.name;
+            warnings.extend(earlier_weights(name, &checkpoint, &snapshot.header));
+        }
         let at = (snapshot.header.step, snapshot.header.epoch);
         let mut bucket = snapshot.best.unwrap_or(snapshot.parameters);
         let matched = match_outputs(&trained, &plan, engine.model().layout(), &mut bucket);

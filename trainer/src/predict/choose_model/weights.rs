@@ -1,9 +1,6 @@
 //! Weights that a run has kept: its best ones, or those of its newest checkpoint.
 
-use feedline_schemas::{
-    checkpoint::CheckpointHeader,
-    report::{UsedRun, Warning},
-};
+use feedline_schemas::{checkpoint::CheckpointHeader, report::Warning};
 
 use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot, run_folder::RunFolder},
@@ -58,20 +55,15 @@ fn is_stale(best: &Snapshot, newest: &Result<Option<Snapshot>, Error>) -> bool {
     known.is_some_and(|known| known.step > best.header.step)
 }
 
-/// The warning of a run that has finished, where its weights at `url` are of a checkpoint of before its end.
-pub(super) fn earlier_weights(
-    used: &UsedRun,
-    url: &str,
-    header: &CheckpointHeader,
-) -> Option<Warning> {
-    let is_of_end = url.ends_with(BEST_PATH) || header.early_stopping.finished;
-    if used.unfinished.is_some() || is_of_end {
+/// The warning of the run `name`, which has finished, where its weights at `url` are of a checkpoint of before its end.
+pub(crate) fn earlier_weights(name: &str, url: &str, header: &CheckpointHeader) -> Option<Warning> {
+    if url.ends_with(BEST_PATH) || header.early_stopping.finished {
         return None;
     }
     let message = format!(
-        "run `{}` has finished, but its `{BEST_PATH}` and newest checkpoint cannot be used: the weights are the best ones up to \
+        "run `{name}` has finished, but its `{BEST_PATH}` and newest checkpoint cannot be used: the weights are the best ones up to \
          step `{}`, of `{url}`; restore the files from a copy, or resume the run to train the rest again",
-        used.name, header.step
+        header.step
     );
     tracing::warn!(code = EARLIER_WEIGHTS, "{message}");
     Some(Warning::new(EARLIER_WEIGHTS, message))

@@ -21,6 +21,7 @@ use feedline_schemas::{
     edit::{Documents, EditCounts, EditMeasures, EditRule, PriorReference},
     ids::Hash128,
     manifest::Split,
+    report::Warning,
 };
 
 use self::{draw::Draw, perplexity::PerplexityHistogram};
@@ -44,6 +45,8 @@ pub struct Prior {
     reference: PriorReference,
     /// URL of the weights, for messages.
     checkpoint: String,
+    /// Warnings of damaged checkpoints, and of weights of before the end of the run.
+    warnings: Vec<Warning>,
     counts: EditCounts,
     before: PerplexityHistogram,
     after: PerplexityHistogram,
@@ -84,7 +87,7 @@ impl Prior {
         let opened = OpenedDataset::open(config, context, &[Split::Train])?;
         let _runtime = opened.runtime.enter();
         let engine = opened.engine(None)?;
-        let (checkpoint, snapshot) = evaluate::best(&opened, &engine)?;
+        let (checkpoint, snapshot, warnings) = evaluate::best(&opened, &engine)?;
         let Shape::Tokens { length, vocabulary } = opened.plan.shape() else {
             return Err(crate::error::config(
                 "model.type",
@@ -93,7 +96,10 @@ impl Prior {
         };
         let bucket = snapshot.best.unwrap_or(snapshot.parameters);
         let named = (opened.name(), checkpoint);
-        Ok(Self::new(engine, bucket, [length, vocabulary], draw, named))
+        Ok(Self {
+            warnings,
+            ..Self::new(engine, bucket, [length, vocabulary], draw, named)
+        })
     }
 
     fn new(
@@ -117,6 +123,7 @@ impl Prior {
             draw,
             reference,
             checkpoint,
+            warnings: Vec::new(),
             counts: EditCounts::default(),
             before: PerplexityHistogram::default(),
             after: PerplexityHistogram::default(),
@@ -127,6 +134,12 @@ impl Prior {
     #[must_use]
     pub const fn reference(&self) -> &PriorReference {
         &self.reference
+    }
+
+    /// Warnings of damaged or missing files of the weights.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// The ids of `documents` after the edit, as many, in their order. Blocks; takes memory for the scores of about a

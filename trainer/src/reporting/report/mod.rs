@@ -11,8 +11,9 @@ use feedline_schemas::{
     config::{LossConfig, LossKind, TrainConfig},
     count::counted,
     diagnostics::TargetValue,
+    manifest::Split,
     report::{ImagesReport, NormalizedBy},
-    run::{RunRecord, RunState},
+    run::{LeftOutShards, RunRecord, RunState},
 };
 
 use self::curves::Curves;
@@ -128,6 +129,7 @@ fn head(record: &RunRecord) -> String {
             counted(record.quarantined, "sample")
         );
     }
+    out += &of_left_out_shards(record);
     if let Some(images) = &record.images {
         out += &of_images(images);
     }
@@ -152,6 +154,26 @@ fn head(record: &RunRecord) -> String {
         );
     }
     out
+}
+
+/// A sentence for each split that shards are left out of.
+fn of_left_out_shards(record: &RunRecord) -> String {
+    let of_split = |(split, left_out): (&Split, &LeftOutShards)| {
+        let paths = left_out.paths.iter().map(|path| escape(path));
+        let paths: Vec<String> = paths.collect();
+        let more = match left_out.paths.len() as u64 == left_out.shards {
+            true => "",
+            false => " and more",
+        };
+        format!(
+            "<p><strong>{} of the {split} split with {} left out.</strong> Their files are missing or have another length than the \
+             manifest states: {}{more} (<code>train.loader.bad_shards</code>).</p>\n",
+            counted(left_out.shards, "shard"),
+            counted(left_out.rows, "row"),
+            paths.join(", ")
+        )
+    };
+    record.left_out_shards.iter().map(of_split).collect()
 }
 
 /// Sentence on the normalisation and the changes of images.
@@ -518,6 +540,24 @@ mod tests {
         record.quarantined = 2;
         let page = page(&record, "", &Links::default());
         assert!(page.contains("2 samples cannot be used."), "{page}");
+    }
+
+    #[test]
+    fn shards_that_are_left_out_are_named_on_the_page() {
+        let mut record = record("a");
+        let left_out = LeftOutShards {
+            shards: 21,
+            rows: 70,
+            paths: vec!["shards/<a>".to_owned()],
+        };
+        record.left_out_shards = [(Split::Train, left_out)].into();
+        let page = page(&record, "", &Links::default());
+        for part in [
+            "21 shards of the train split with 70 rows left out.",
+            "states: shards/&lt;a&gt; and more (",
+        ] {
+            assert!(page.contains(part), "{page}");
+        }
     }
 
     #[test]

@@ -89,6 +89,30 @@ fn a_run_without_any_update_is_an_error_and_many_skipped_batches_are_a_warning()
     assert_eq!(warning(&regression(50)), None);
 }
 
+#[test]
+fn batches_that_were_skipped_under_another_policy_are_warned_of() {
+    let mut strict = lenient();
+    strict.guard.not_finite = NotFinitePolicy::Stop;
+    let store = Store::memory();
+    // Few of its batches are skipped.
+    let few = || poisoned(8);
+    let warnings = |config: &TrainConfig, resume| {
+        let report = train(config, &few(), resume, &store).unwrap();
+        let warnings = report.warnings.into_iter();
+        let warnings = warnings.filter(|warning| warning.code == "skipped_batches");
+        (report.skipped_batches, warnings.collect::<Vec<_>>())
+    };
+    assert_eq!(warnings(&lenient(), Resume::Fresh), (3, Vec::new()));
+    assert_eq!(warnings(&lenient(), Resume::Continue), (3, Vec::new()));
+    let (skipped, found) = warnings(&strict, Resume::Continue);
+    let [warning] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let part = "by an earlier command with `not_finite = \"skip\"`; with `stop`, as it is set now, the run would have ended";
+    assert!(warning.message.contains(part), "{warning:?}");
+    assert_eq!(skipped, 3);
+}
+
 /// Divergence in the second epoch of 25 batches.
 pub(super) fn hard(_: usize) -> Toy {
     let mut toy = regression(8);
