@@ -47,8 +47,9 @@ fn run(config: &TrainConfig, context: &Context) -> (Vec<u8>, TrainReport) {
 }
 
 fn exported(config: &TrainConfig, context: &Context) -> Vec<u8> {
-    let export = || export(config, None, ExportOptions::default(), context);
-    let (found, again) = (export().unwrap().file, export().unwrap().file);
+    let options = ExportOptions::default;
+    let found = export(config, None, options(), context).unwrap().file;
+    let again = export(config, None, options(), context).unwrap().file;
     assert!(found == again, "an export is the same file each time");
     found
 }
