@@ -157,11 +157,7 @@ impl CommitEntry {
                 .position
                 .run()
                 .is_some_and(|run| run.interrupted.is_some())
-            || self
-                .state
-                .position
-                .ledger()
-                .is_some_and(|ledger| !ledger.failed.is_empty());
+            || self.state.position.has_failed_values();
         match has_new {
             true => COMMIT.version,
             false => COMMIT_MIN_READER,
