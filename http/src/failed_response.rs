@@ -38,7 +38,7 @@ pub(crate) async fn with_body_start(response: HttpResponse) -> (HttpResponse, Ve
         kept.extend_from_slice(&chunk[..chunk.len().min(KEPT_BYTES + 1 - kept.len())]);
     }
     if kept.len() > KEPT_BYTES {
-        // A secret that is cut would have no mask.
+        // A truncated secret would have no mask.
         let space = kept.iter().rposition(u8::is_ascii_whitespace);
         kept.truncate(space.unwrap_or(0));
     }
@@ -128,7 +128,7 @@ mod tests {
                 "{status}"
             );
         }
-        // A body without spaces that is longer could be cut inside of a secret.
+        // A longer body without spaces could end inside of a secret.
         let mut response = HttpResponse::new(HttpResponseBody::from(vec![b'x'; KEPT_BYTES + 1]));
         *response.status_mut() = StatusCode::CONFLICT;
         assert_eq!(with_body_start(response).await.1, b"");
