@@ -6,6 +6,7 @@
 //! `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by
 //! `prev_hash`.
 
+mod page_run;
 mod presence;
 mod read_files;
 mod replaced;
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub use self::{
+    page_run::{CursorAhead, FailedPages, Interruption, PageRun, ShortPage},
     presence::{Missing, Presence},
     read_files::{FileMark, FilePart},
     replaced::{Compacted, Replaced},
@@ -144,7 +146,7 @@ impl CommitEntry {
 
     /// Oldest format version whose builds may read the entry and resume from it: older ones know neither what
     /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are, nor the bound after an
-    /// `interrupted` run of pages, nor that `failed` values may have landed some records.
+    /// `interrupted` run of pages, nor that `failed` values may have landed some records, nor `failed_pages`.
     #[must_use]
     pub fn oldest_reader(&self) -> u32 {
         let has_new = !self.compacted.is_empty()
@@ -157,7 +159,7 @@ impl CommitEntry {
                 .position
                 .run()
                 .is_some_and(|run| run.interrupted.is_some())
-            || self.state.position.has_failed_values();
+            || self.state.position.has_failures();
         match has_new {
             true => COMMIT.version,
             false => COMMIT_MIN_READER,
@@ -384,7 +386,7 @@ pub enum Position {
         /// Cursor, offset, or next URL to request it with (the URL without its origin where that is
         /// the source's).
         cursor: Option<String>,
-        /// `rest`: what it knows of the run of pages.
+        /// `rest`: what it knows of the run of pages. `html`: pages that failed.
         #[serde(default, skip_serializing_if = "PageRun::is_default")]
         run: PageRun,
     },
@@ -402,7 +404,7 @@ pub enum Position {
         /// Files read, for a `files` source, and further ones in [`SourceState::marks`]; a later run reads only files that
         /// are not listed.
         files: Vec<FileMark>,
-        /// `rest`: the run of pages that has ended.
+        /// `rest`: the run of pages that has ended. `html`: pages that failed.
         #[serde(default, skip_serializing_if = "PageRun::is_default")]
         run: PageRun,
     },
@@ -425,10 +427,22 @@ impl Position {
     }
 
     /// Returns true if requests of some values of a list failed, and the next run sends them again.
-    #[must_use]
-    pub fn has_failed_values(&self) -> bool {
+    fn has_failed_values(&self) -> bool {
         let ledger = self.ledger();
         ledger.is_some_and(|ledger| !ledger.failed.is_empty())
+    }
+
+    /// `html`: the pages that failed; `None` if there are none.
+    #[must_use]
+    pub fn failed_pages(&self) -> Option<&FailedPages> {
+        let pages = self.run().map(|run| &*run.failed_pages);
+        pages.filter(|pages| !pages.is_default())
+    }
+
+    /// Returns true if values of a list or pages of a crawl failed, so that records are missing.
+    #[must_use]
+    pub fn has_failures(&self) -> bool {
+        self.has_failed_values() || self.failed_pages().is_some()
     }
 
     /// The ledger, to change it.
@@ -438,85 +452,6 @@ impl Position {
             Self::Start | Self::File { .. } => None,
         }
     }
-}
-
-/// A run of pages of a `rest` source: from a first page to the last one. A source has more than one when it is
-/// incremental, when a cursor has expired, and for each slice and value. Only what the source's configuration needs is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PageRun {
-    /// Number of the run of pages, from 0.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub number: u64,
-    /// True for a second attempt, since the cursor of the one before had expired.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub restarted: bool,
-    /// Incremental: the bound that its pages are asked from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// Incremental: the highest cursor of all records so far, those of earlier runs of pages included, and those without
-    /// that were ahead of the time when they came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high: Option<String>,
-    /// Incremental: the records whose cursors were ahead of the time when they came, and are still beyond the bound: they
-    /// come again.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ahead: Vec<CursorAhead>,
-    /// Incremental: the first resumption of the run of pages by another process. Records of the pages before it may have
-    /// changed until then, so the next run of pages requests them again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupted: Option<Interruption>,
-    /// Records that its pages brought, where they are counted.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub records: u64,
-    /// Records that have come and will come again: with keyset, xxh3-128 of the keys that have come
-    /// with the last record's time; with an overlap of offsets, of the last records' canonical
-    /// forms. With `page`, and `offset` without an overlap: of the last record's canonical form, and of
-    /// what identifies it, which a process that resumes looks for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub boundary: Vec<Hash128>,
-    /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size`, or none, and did not say
-    /// whether it is the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub short: Option<ShortPage>,
-    /// `offset` without an overlap: records of the last page, where it is not in `short` and they are not
-    /// `pagination.page_size`.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub page_records: u64,
-    /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ledger: Option<Box<Ledger>>,
-}
-
-/// An interruption of an incremental run of pages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Interruption {
-    /// `high` of the run of pages at that time: the next bound follows no newer cursor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<String>,
-}
-
-/// A page with fewer records than were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShortPage {
-    /// Its records.
-    pub records: u64,
-    /// xxh3-128 of them; a page that repeats them has the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hash: Option<Hash128>,
-}
-
-/// A record with a cursor in the future.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CursorAhead {
-    /// Its cursor.
-    pub cursor: String,
-    /// xxh3-128 of its canonical form; absent where it covers several records, or one whose form is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hash: Option<Hash128>,
 }
 
 /// From the first to before the second: dates and times in the smallest units of the slices' format since 1970 UTC (such as
@@ -570,12 +505,6 @@ pub struct Ledger {
     /// Those values of `absent` and `gone` whose requests failed otherwise, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<u64>,
-}
-
-impl PageRun {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A file that is being read.

@@ -23,8 +23,8 @@ const BUILD: &str = "build the dataset again with `feedline shards build PIPELIN
 const TRAIN: &str = "train again with `feedline train PIPELINE.toml`";
 
 /// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one;
-/// version 3 has `compacted`, `rewound_to`, `expired`, `marks`, `page_records`, `interrupted`, `failed` and further counts of
-/// `presence`.
+/// version 3 has `compacted`, `rewound_to`, `expired`, `marks`, `page_records`, `interrupted`, `failed`, `failed_pages`,
+/// `findings` of warnings and further counts of `presence`.
 pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
     version: 3,
@@ -77,7 +77,8 @@ pub const PROFILE: FormatTag = FormatTag {
     oldest: 1,
     remedy: BUILD,
 };
-/// Shard manifest. Version 3 has `images` and `near_images` for the `pictures` and `near_pictures` of version 2.
+/// Shard manifest. Version 3 has `images` and `near_images` for the `pictures` and `near_pictures` of version 2. Its warnings may
+/// have `findings` and `rows`, which those of earlier development versions lack: they then name no columns.
 pub const MANIFEST: FormatTag = FormatTag {
     format: "feedline.manifest",
     version: 3,

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 
 use crate::{
     amendment::WithdrawnReason,
-    commit::{BatchCounts, CommitEntry, Compacted, DataFile, Position, Presence, SourceState},
+    commit::{
+        BatchCounts, CommitEntry, Compacted, DataFile, FailedPages, Position, Presence, SourceState,
+    },
     ids::Sequence,
 };
 
@@ -234,6 +236,9 @@ pub fn settle(entry: &mut CommitEntry) {
     entry.state.presence = Presence::default();
     entry.state.warnings = Vec::new();
     entry.state.planned.clear();
+    if let Position::Page { run, .. } | Position::Done { run, .. } = &mut entry.state.position {
+        *run.failed_pages = FailedPages::default();
+    }
     // Entries of version 1 do not record which file each record is of: their positions show it.
     if entry.version > 1
         && let Position::File { done: listed, .. } | Position::Done { files: listed, .. } =
@@ -268,8 +273,9 @@ mod tests {
     use super::*;
     use crate::{
         amendment::Withdrawn,
-        commit::{FileMark, Replaced},
+        commit::{FileMark, PageRun, Replaced},
         decode,
+        format::COMMIT,
         ids::Hash128,
     };
 
@@ -426,6 +432,22 @@ mod tests {
             _ => 0,
         };
         assert_eq!((listed(&of_files), listed(&old)), (0, 9));
+    }
+
+    #[test]
+    fn a_settled_entry_keeps_no_list_of_failed_pages() {
+        let mut of_crawl = entry(1);
+        let mut run = PageRun::default();
+        run.failed_pages.numbers = vec![3, 5];
+        of_crawl.state.position = Position::Page {
+            page: 9,
+            cursor: None,
+            run,
+        };
+        assert!(of_crawl.state.position.has_failures());
+        assert_eq!(of_crawl.oldest_reader(), COMMIT.version);
+        settle(&mut of_crawl);
+        assert!(!of_crawl.state.position.has_failures());
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub use self::{
         MuonParameters, NormalizedBy, TrainReport, UsedRun,
     },
 };
-pub use crate::warning::{Warning, replace_warning};
+pub use crate::warning::{
+    Finding, NAMED_COLUMNS, WarnedColumn, WarnedRows, Warning, replace_warning,
+};
 
 /// Report of `run`: sections that did not run are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -68,9 +68,9 @@ pub struct CrawlConfig {
     /// Number of hosts that are requested in parallel, 1 to 64; a host gets one request at a time.
     /// Default 8.
     pub concurrency: usize,
-    /// Action of a run after a complete crawl: `never` (default) requests nothing; `if_changed`
-    /// requests every page of it again, with the `ETag` and `Last-Modified` of its last response.
-    /// An unchanged page is counted as `unchanged` and lands no record. A changed page lands
+    /// Action of a run after a complete crawl: `never` (default) requests only pages that failed;
+    /// `if_changed` requests every page of it again, with the `ETag` and `Last-Modified` of its last
+    /// response. An unchanged page is counted as `unchanged` and lands no record. A changed page lands
     /// another record, and its new links are followed.
     ///
     /// It may be changed at any time, but pages that were read under `never` are read once more. Of
@@ -120,7 +120,7 @@ impl CrawlConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Refresh {
-    /// Requests nothing.
+    /// Requests only pages that failed.
     #[default]
     Never,
     /// Requests every page again, and lands those that have changed.

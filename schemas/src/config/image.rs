@@ -148,7 +148,10 @@ pub enum ImageResize {
 
 /// A size in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a whole number, or a list of height and width, such as [224, 224]"
+)]
 pub enum ImageSize {
     /// Both sides, or the shorter one.
     Side(u32),

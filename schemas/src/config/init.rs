@@ -23,7 +23,7 @@ pub struct InitConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<WeightLayout>,
     /// If true, a tensor that is only in the model or only in the file is an error. If false, such
-    /// tensors are counted and named in the log, and those of the model are initialized as usual.
+    /// tensors are counted and named in a warning, and those of the model are initialized as usual.
     /// Default true.
     #[serde(default = "yes")]
     pub strict: bool,

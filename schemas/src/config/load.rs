@@ -7,7 +7,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{ConfigError, MarkedLine, PipelineConfig, malformed, tagged};
+use super::{ConfigError, MarkedLine, PipelineConfig, expected_types, malformed, tagged};
 
 /// One `--set key=value`. The key is a path such as `train.epochs` or `source.0.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,6 +205,14 @@ impl ConfigSource<'_> {
             (path, below) => format!("{path}.{below}"),
         };
         let key = key_path(&path, message);
+        let list = match message.starts_with("invalid ") {
+            true => expected_types::list_for_table(&key),
+            false => None,
+        };
+        let (key, message) = match list {
+            Some(table) => (table.to_owned(), "invalid type: sequence, expected struct "),
+            None => (key, message),
+        };
         let moved = moved(&key, message);
         let is_about_key = moved.is_some()
             || message.starts_with("unknown field")
@@ -213,7 +221,7 @@ impl ConfigSource<'_> {
             true => PairPart::Value,
             false => PairPart::Key,
         };
-        let reason = moved.unwrap_or_else(|| explain(message));
+        let reason = moved.unwrap_or_else(|| explain(&key, message));
         let reason = match may_be_secret(&key) {
             true => without_value(&reason),
             false => reason,
@@ -382,29 +390,25 @@ fn moved(key: &str, message: &str) -> Option<String> {
     Some(format!("this key is now called `{now}`"))
 }
 
-/// Replaces the types of Rust that serde expects by the words of TOML.
-fn in_words_of_toml(message: &str) -> String {
-    const WORDS: [(&[&str], &str); 5] = [
-        (
-            &["u8", "u16", "u32", "u64", "usize", "i32", "i64"],
-            "a whole number",
-        ),
-        (&["f32", "f64"], "a number"),
-        (&["a sequence"], "a list, such as [\"a\", \"b\"]"),
-        (&["a map"], "a table"),
-        (&["a boolean"], "true or false"),
-    ];
+/// Replaces the types of serde, of a value that it read and of the one that it expects at `key`, by the words of TOML.
+fn in_words_of_toml(key: &str, message: &str) -> String {
     let Some((found, expected)) = message.rsplit_once(", expected ") else {
         return message.to_owned();
     };
-    let word = WORDS.iter().find(|(types, _)| types.contains(&expected));
-    match word {
-        Some((_, word)) => format!("{found}, expected {word}"),
-        None => message.to_owned(),
-    }
+    let is_length = found.starts_with("invalid length");
+    let found = match found {
+        "invalid type: sequence" => "invalid type: list",
+        "invalid type: map" => "invalid type: table",
+        // A value that is no word.
+        "invalid type: unit variant" => "invalid type",
+        _ if is_length && expected.starts_with("struct ") => "invalid type: list",
+        found => found,
+    };
+    let words = expected_types::in_words_of_toml(key, expected);
+    format!("{found}, expected {}", words.as_deref().unwrap_or(expected))
 }
 
-fn explain(message: &str) -> String {
+fn explain(key: &str, message: &str) -> String {
     let Some((name, known)) = message
         .strip_prefix("unknown field `")
         .or_else(|| message.strip_prefix("unknown variant `"))
@@ -415,7 +419,7 @@ fn explain(message: &str) -> String {
             .and_then(|rest| rest.split('`').next())
         {
             Some(_) => "this key is required and absent, add it".to_owned(),
-            None => in_words_of_toml(message),
+            None => in_words_of_toml(key, message),
         };
     };
     let what = if message.starts_with("unknown field") {
@@ -704,7 +708,7 @@ mod tests {
     fn the_line_is_shown_with_a_mark_under_key_or_value() {
         assert_eq!(
             shown(&GOOD.replace("epochs = 3", "epochs = \"many\""), &[]),
-            "p.toml:10:10: `train.epochs`: invalid type: string \"many\", expected a whole number\n   |\n10 | epochs = \"many\"\n   |          ^^^^^^"
+            "p.toml:10:10: `train.epochs`: invalid type: string \"many\", expected a whole number from 0\n   |\n10 | epochs = \"many\"\n   |          ^^^^^^"
         );
         let unknown = shown(&GOOD.replace("epochs", "epoch"), &[]);
         assert!(

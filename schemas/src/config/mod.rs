@@ -17,6 +17,7 @@ mod document;
 mod embargo;
 mod error;
 mod expect;
+mod expected_types;
 mod feature;
 mod for_each;
 mod guard;

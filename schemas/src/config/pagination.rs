@@ -188,7 +188,7 @@ pages! {
         /// Query parameter the cursor is sent in. Default `cursor`.
         #[serde(default = "cursor")]
         pub cursor_param: String,
-        /// Path of the next cursor in the body. Null, absent or empty ends the run. Default `next_cursor`.
+        /// Path of the next cursor in the body. Null, false, absent or empty ends the run. Default `next_cursor`.
         #[serde(default = "next_cursor")]
         pub cursor_path: String,
     }
@@ -213,7 +213,7 @@ pages! {
     /// The URL of the next page in the body.
     pub struct NextUrlPages {
         /// Path of the next page's URL in the body; a relative one is resolved against the page's own. Null,
-        /// absent or empty ends the run. Default `next`.
+        /// false, absent or empty ends the run. Default `next`.
         #[serde(default = "next")]
         pub next_path: String,
         /// Origins besides that of `url` that a next URL may lead to, such as `https://eu.example.com`.

@@ -139,6 +139,10 @@ pub struct AddedReport {
     pub shards: u64,
     /// Shards that stay as they were.
     pub kept_shards: u64,
+    /// True if the appended rows may equal earlier rows of other splits in all that a model sees, such as under another id: a
+    /// build of all rows (`--refit`) looks for those (`equal_rows`), and an append compares whole rows only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub equal_rows_not_compared: bool,
     /// Features, the target of a regression and the shares of classes (`<column>=<class>`) whose
     /// appended training rows differ from those that the transform was fitted on. The most
     /// different first, at most ten.

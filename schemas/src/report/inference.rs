@@ -103,6 +103,12 @@ pub struct PredictReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One of them and why.
     pub reject_sample: Option<String>,
+    /// True if that row has a text in a column of timestamps that no format reads, for advice.
+    #[serde(skip)]
+    pub is_unread_time: bool,
+    /// Rejected rows whose entity has another row that counts at their time, for advice.
+    #[serde(skip)]
+    pub same_time: u64,
     /// Columns of the file that are not used. Of NDJSON and JSON they are the keys of the rows, at
     /// most 256.
     pub ignored: Vec<String>,

@@ -82,6 +82,9 @@ pub struct SourceReport {
     /// Pages that gave no record for a reason that is no failure, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
+    /// Pages of a crawl that failed and that the next run requests again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_pages: u64,
     /// Values converted without loss to their column's type.
     pub coerced: u64,
     /// Values that did not fit their column and were landed as null.
@@ -373,4 +376,12 @@ pub struct Damage {
     pub entry: u64,
     /// Description of the damage.
     pub reason: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
