@@ -53,6 +53,7 @@ use crate::{
     retry::failed_try::{Again, Failure},
     secret_masks::SecretMasks,
     server_time::ServerTime,
+    store_connector::uncertain_ends::has_known_end,
     transport::Transport,
 };
 
@@ -101,6 +102,8 @@ pub struct Got {
     pub headers: HeaderMap,
     /// Decompressed.
     pub body: Bytes,
+    /// False if only the end of the connection shows the end of the body.
+    pub has_known_end: bool,
 }
 
 impl Http {
@@ -449,12 +452,14 @@ impl Http {
             return Err(self.transport.refused(&url, response).await);
         }
         let headers = response.headers().clone();
+        let has_known_end = has_known_end(response.version(), &headers);
         let body = self.transport.whole(&url, response).await?;
         Ok(Got {
             url,
             status,
             headers,
             body,
+            has_known_end,
         })
     }
 

@@ -8,7 +8,7 @@ use object_store::client::{HttpResponse, HttpResponseBody};
 use reqwest::header::CONTENT_LENGTH;
 use tokio::time::{Instant, timeout_at};
 
-use crate::secret_masks::SecretMasks;
+use crate::secret_masks::{SecretMasks, without_split_char};
 
 /// Bytes that are read of the body of a failed response, to show its beginning.
 pub(crate) const EXCERPT_BYTES: usize = 2_048;
@@ -17,6 +17,19 @@ pub(crate) const EXCERPT_BYTES: usize = 2_048;
 const KEPT_BYTES: usize = 65_536;
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
+/// Start of the body of a failed response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyStart {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// True if more may have followed them: their end may have split a secret.
+    pub is_truncated: bool,
+}
+
+/// Mark of a response whose body is the start of a longer one.
+#[derive(Clone, Copy, Debug)]
+struct HasStartAlone;
+
 fn is_failed(response: &HttpResponse) -> bool {
     let status = response.status();
     status.is_client_error() || status.is_server_error()
@@ -24,32 +37,47 @@ fn is_failed(response: &HttpResponse) -> bool {
 
 /// Reads the body of `response`, if its status is that of a failure, and returns its first [`EXCERPT_BYTES`]. The response
 /// keeps the start of a long, slow or truncated body, as text: a client does not show the status of other bodies.
-pub(crate) async fn with_body_start(response: HttpResponse) -> (HttpResponse, Vec<u8>) {
+pub(crate) async fn with_body_start(response: HttpResponse) -> (HttpResponse, BodyStart) {
     if !is_failed(&response) {
-        return (response, Vec::new());
+        return (response, BodyStart::default());
     }
     let (mut head, body) = response.into_parts();
     let mut chunks = body.bytes_stream();
     let mut kept = Vec::new();
     let until = Instant::now() + READ_WITHIN;
-    while kept.len() <= KEPT_BYTES
-        && let Ok(Some(Ok(chunk))) = timeout_at(until, chunks.next()).await
-    {
-        kept.extend_from_slice(&chunk[..chunk.len().min(KEPT_BYTES + 1 - kept.len())]);
-    }
-    if kept.len() > KEPT_BYTES {
-        // A truncated secret would have no mask.
-        let space = kept.iter().rposition(u8::is_ascii_whitespace);
-        kept.truncate(space.unwrap_or(0));
+    let is_all = loop {
+        match timeout_at(until, chunks.next()).await {
+            Ok(Some(Ok(chunk))) => {
+                let most = KEPT_BYTES - kept.len();
+                kept.extend_from_slice(&chunk[..chunk.len().min(most)]);
+                if chunk.len() > most {
+                    break false;
+                }
+            }
+            Ok(None) => break true,
+            Ok(Some(Err(_))) | Err(_) => break false,
+        }
+    };
+    let is_truncated = !is_all || head.extensions.get::<HasStartAlone>().is_some();
+    if is_truncated {
+        // A split character would become another one, behind a part of a secret.
+        kept.truncate(without_split_char(&kept).len());
+        head.extensions.insert(HasStartAlone);
     }
     head.headers.remove(CONTENT_LENGTH);
     let body = HttpResponseBody::from(String::from_utf8_lossy(&kept).into_owned());
+    let is_truncated = is_truncated || kept.len() > EXCERPT_BYTES;
     kept.truncate(EXCERPT_BYTES);
-    (HttpResponse::from_parts(head, body), kept)
+    let start = BodyStart {
+        bytes: kept,
+        is_truncated,
+    };
+    (HttpResponse::from_parts(head, body), start)
 }
 
-/// Puts a mask in place of each secret in the body of `response`, if its status is that of a failure. A truncated body
-/// becomes empty, so that errors show the status. A body that is no text stays as it is: no error shows it.
+/// Puts a mask in place of each secret in the body of `response`, if its status is that of a failure. The start of a longer
+/// body also loses its end from a secret on that it may have split. A truncated body becomes empty, so that errors show
+/// the status. A body that is no text stays as it is: no error shows it.
 pub async fn mask_failed(response: HttpResponse, masks: &SecretMasks) -> HttpResponse {
     if !is_failed(&response) || masks.is_empty() {
         return response;
@@ -57,7 +85,9 @@ pub async fn mask_failed(response: HttpResponse, masks: &SecretMasks) -> HttpRes
     let (mut head, body) = response.into_parts();
     let body = body.bytes().await.unwrap_or_default();
     head.headers.remove(CONTENT_LENGTH);
+    let has_start_alone = head.extensions.get::<HasStartAlone>().is_some();
     let body = match str::from_utf8(&body) {
+        Ok(start) if has_start_alone => HttpResponseBody::from(masks.mask_start(start)),
         Ok(text) => HttpResponseBody::from(masks.mask(text)),
         Err(_) => HttpResponseBody::from(body),
     };
@@ -100,7 +130,8 @@ mod tests {
         let start = &long[..EXCERPT_BYTES];
         let (short, latin) = (&b"gone"[..], &b"caf\xe9"[..]);
         let words = "caf\u{e9} ".repeat(KEPT_BYTES / 5).into_bytes();
-        let most = &words[..KEPT_BYTES - 5];
+        // The last character is split.
+        let most = &words[..KEPT_BYTES - 1];
         for (status, body, expected, left) in [
             (StatusCode::CONFLICT, short, short, short),
             (StatusCode::BAD_GATEWAY, &long[..], start, &long[..]),
@@ -121,16 +152,37 @@ mod tests {
             let mut response = HttpResponse::new(HttpResponseBody::from(body.to_vec()));
             *response.status_mut() = status;
             let (response, found) = with_body_start(response).await;
-            assert_eq!((response.status(), &found[..]), (status, expected));
+            assert_eq!((response.status(), &found.bytes[..]), (status, expected));
+            assert_eq!(found.is_truncated, expected.len() == EXCERPT_BYTES);
             assert_eq!(
                 response.into_body().bytes().await.unwrap(),
                 left,
                 "{status}"
             );
         }
-        // A longer body without spaces could end inside of a secret.
-        let mut response = HttpResponse::new(HttpResponseBody::from(vec![b'x'; KEPT_BYTES + 1]));
-        *response.status_mut() = StatusCode::CONFLICT;
-        assert_eq!(with_body_start(response).await.1, b"");
+    }
+
+    #[tokio::test]
+    async fn the_start_of_a_long_body_without_spaces_has_no_part_of_a_secret_that_its_end_splits() {
+        let masks = SecretMasks::of(vec!["canary/0123".to_owned()]);
+        for (secret, kept) in [
+            ("canary/0123", 1),
+            ("canary/0123", 10),
+            (r"canary\/0123", 7),
+            ("canary%2F0123", 8),
+        ] {
+            let shown = vec![b'x'; KEPT_BYTES - kept];
+            let body = [&shown[..], secret.as_bytes(), b"xxxxxxxxx"].concat();
+            let mut response = HttpResponse::new(HttpResponseBody::from(body));
+            *response.status_mut() = StatusCode::CONFLICT;
+            let (response, start) = with_body_start(response).await;
+            assert_eq!(start.bytes, &shown[..EXCERPT_BYTES]);
+            // It is masked after it was read once more.
+            let (response, start) = with_body_start(response).await;
+            assert!(start.is_truncated);
+            let masked = mask_failed(response, &masks).await;
+            let found = masked.into_body().bytes().await.unwrap();
+            assert_eq!(found.len(), shown.len(), "{secret}, {kept}");
+        }
     }
 }

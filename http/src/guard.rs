@@ -7,9 +7,10 @@
 
 use std::{
     collections::HashSet,
+    error::Error as StdError,
     fmt,
     future::Future,
-    io,
+    io, iter,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
@@ -20,6 +21,17 @@ use url::{Host, Url};
 
 /// Message about a refused host.
 pub const REFUSED: &str = "its host is not of the internet but of this machine or its network";
+
+/// Error of a [`Resolver`] about a host that may not be requested.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{}", REFUSED)]
+struct RefusedHost;
+
+/// Returns true if a [`Resolver`] refused the host of a request that failed with `error`.
+pub(crate) fn is_refused_host(error: &(dyn StdError + 'static)) -> bool {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.any(|error| error.is::<RefusedHost>())
+}
 
 /// The addresses of a name.
 pub type FoundAddresses = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
@@ -182,7 +194,7 @@ impl Resolve for Resolver {
                 .filter(|at| is_private || is_public(at.ip()))
                 .collect();
             if allowed.is_empty() {
-                return Err(REFUSED.into());
+                return Err(RefusedHost.into());
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
@@ -244,6 +256,11 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 mod tests {
     use super::*;
 
+    /// An error around another one, as a client has it.
+    #[derive(Debug, thiserror::Error)]
+    #[error("dns error")]
+    struct Outer(#[source] RefusedHost);
+
     #[test]
     fn only_addresses_of_the_internet_may_be_asked() {
         let check = |host: &str, expected: bool| {
@@ -297,7 +314,12 @@ mod tests {
     async fn a_name_of_this_machine_is_refused() {
         let resolver = Guard::default().resolver(&system());
         let refused = resolver.resolve("localhost".parse().unwrap()).await;
-        assert_eq!(refused.err().unwrap().to_string(), REFUSED);
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.to_string(), REFUSED);
+        assert!(is_refused_host(&*refused));
+        assert!(is_refused_host(&io::Error::other(Outer(RefusedHost))));
+        // Its text decides nothing.
+        assert!(!is_refused_host(&io::Error::other(REFUSED)));
     }
 
     #[test]

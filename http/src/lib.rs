@@ -90,13 +90,15 @@ pub use self::{
     },
 };
 pub use self::{
-    failed_response::mask_failed,
+    failed_response::{BodyStart, mask_failed},
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
     location::{has_user_info, redacted_location, without_user_info, without_users_of_urls},
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry_after::retry_after,
     secret_masks::SecretMasks,
     secret_names::is_secret,
-    store_connector::{EncodedPath, StoreConnector, USER_AGENT, WebFolders, WebOptions, refusal},
+    store_connector::{
+        EncodedPath, StoreConnector, USER_AGENT, UncertainEnds, WebFolders, WebOptions, refusal,
+    },
     tls::Tls,
 };

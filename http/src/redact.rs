@@ -9,7 +9,10 @@ use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
 use crate::{
-    secret_masks::{MASK, MIN_SECRET_BYTES, SecretMasks, without},
+    failed_response::BodyStart,
+    secret_masks::{
+        MASK, MIN_SECRET_BYTES, SecretMasks, before_split, without, without_split_char,
+    },
     secret_notations::{LetterCase, find},
 };
 
@@ -212,14 +215,25 @@ impl Secretive {
         }
     }
 
+    /// As [`excerpt`](Self::excerpt), of a `start` that loses its end from a secret on that it may have split.
+    pub(crate) fn excerpt_of_start(&self, start: &BodyStart) -> String {
+        match start.is_truncated {
+            true => self.excerpt(self.before_split(&start.bytes)),
+            false => self.excerpt(&start.bytes),
+        }
+    }
+
+    fn before_split<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = late.iter().map(|(text, _)| text).chain(&self.known);
+        let secrets: Vec<&str> = secrets.map(String::as_str).collect();
+        before_split(text, &secrets)
+    }
+
     /// ``: `start of the body` `` on one line, or nothing for an empty body.
     pub(crate) fn excerpt(&self, body: &[u8]) -> String {
         // The start of a body may end inside of a character.
-        let body = match str::from_utf8(body) {
-            Err(error) if error.error_len().is_none() => &body[..error.valid_up_to()],
-            _ => body,
-        };
-        let mut text = String::from_utf8_lossy(body).into_owned();
+        let mut text = String::from_utf8_lossy(without_split_char(body)).into_owned();
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in late.iter().map(|(text, _)| text).chain(&self.known) {
             if let Some((kept, _)) = without(text.as_bytes(), secret, LetterCase::Any) {
@@ -348,6 +362,37 @@ mod tests {
         );
         let shown = SecretMasks::default().mask_message("`http://u:pw@h/a` is gone");
         assert_eq!(shown, "`http://h/a` is gone");
+    }
+
+    #[test]
+    fn excerpts_of_a_start_show_no_part_of_a_secret_that_its_end_splits() {
+        let mut secretive = Secretive::default();
+        secretive.add("wJalrXUt/K7pä");
+        secretive.add_late("abcd-abcd");
+        for (text, of_start, of_all) in [
+            ("no wJalrX", "no", "no wJalrX"),
+            ("no wJalrXUt%2", "no", "no wJalrXUt%2"),
+            ("no wJalrXUt/K7p\u{e4}", "no ***", "no ***"),
+            // Its end is the beginning of another one.
+            ("no abcd-abcd", "no", "no ***"),
+            ("abcd-abcd, WJALRXUT", "***,", "***, WJALRXUT"),
+        ] {
+            for (is_truncated, shown) in [(true, of_start), (false, of_all)] {
+                let bytes = text.into();
+                let start = BodyStart {
+                    bytes,
+                    is_truncated,
+                };
+                assert_eq!(secretive.excerpt_of_start(&start), format!(": `{shown}`"));
+            }
+        }
+        let bytes = b"no wJalrXUt/K7p\xc3".into();
+        let is_truncated = true;
+        let start = BodyStart {
+            bytes,
+            is_truncated,
+        };
+        assert_eq!(secretive.excerpt_of_start(&start), ": `no`");
     }
 
     #[test]

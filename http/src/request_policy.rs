@@ -8,7 +8,7 @@ use object_store::client::{HttpError, HttpErrorKind, HttpResponse};
 use reqwest::{Method, header::HeaderMap};
 use url::Url;
 
-use crate::secret_masks::SecretMasks;
+use crate::{failed_response::BodyStart, secret_masks::SecretMasks};
 
 /// Sends one request with these credentials, as often as it is called.
 pub type SendOnce<'s> = dyn Fn(TryCredentials) -> BoxFuture<'s, Sent> + Send + Sync + 's;
@@ -38,7 +38,7 @@ pub enum Sent {
         /// Its headers.
         headers: HeaderMap,
         /// Start of its body, if it is a failure.
-        body_start: Vec<u8>,
+        body_start: BodyStart,
     },
     /// No response, or one with a truncated body.
     Failed {
@@ -91,7 +91,7 @@ pub trait RequestPolicy: Debug + Send + Sync {
 
     /// Returns ``: `start of a body` `` for an error, on one line and with masked secrets; nothing for a body that is
     /// no text. Default: no body is shown.
-    fn excerpt(&self, _body_start: &[u8]) -> String {
+    fn excerpt(&self, _body_start: &BodyStart) -> String {
         String::new()
     }
 }
@@ -100,7 +100,7 @@ impl Sent {
     /// The head of an outcome, whose body begins with `body_start` if it is a failure.
     pub(crate) fn of(
         outcome: &Result<HttpResponse, HttpError>,
-        body_start: Vec<u8>,
+        body_start: BodyStart,
         is_refused: bool,
     ) -> Self {
         match outcome {

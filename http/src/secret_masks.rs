@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use self::message::{may_be_word, without_word};
 use crate::{
     location::without_users_of_urls,
-    secret_notations::{LetterCase, find},
+    secret_notations::{LetterCase, find, find_split},
 };
 
 /// Minimum length of masked secrets: shorter values would match everywhere.
@@ -28,6 +28,45 @@ pub(crate) fn without(body: &[u8], secret: &str, case: LetterCase) -> Option<(Ve
     }
     kept.extend_from_slice(rest);
     (count > 0).then_some((kept, count))
+}
+
+/// `text`, the start of a longer one, without its end from the first secret on that the end may have split. What is left
+/// has all of each secret in it.
+pub(crate) fn before_split<'t>(text: &'t [u8], secrets: &[&str]) -> &'t [u8] {
+    let text = without_split_char(text);
+    let secrets = || secrets.iter();
+    let splits = secrets().filter_map(|secret| find_split(text, secret, LetterCase::Any));
+    let Some(mut end) = splits.min() else {
+        return text;
+    };
+    let around = |end: usize| secrets().find_map(|secret| start_around(text, secret, end));
+    while let Some(start) = around(end) {
+        end = start;
+    }
+    &text[..end]
+}
+
+/// Start of the `secret` in `text` that the position `at` is inside of.
+fn start_around(text: &[u8], secret: &str, at: usize) -> Option<usize> {
+    let mut from = 0;
+    while let Some(found) = find(&text[from..], secret, LetterCase::Any) {
+        let (start, end) = (from + found.start, from + found.end);
+        if start < at && at < end {
+            return Some(start);
+        }
+        from = end;
+    }
+    None
+}
+
+/// `text` without the bytes of a character that its end has split.
+pub(crate) fn without_split_char(text: &[u8]) -> &[u8] {
+    let last = text.utf8_chunks().last();
+    let invalid = last.map_or(&[][..], |chunk| chunk.invalid());
+    match str::from_utf8(invalid) {
+        Err(error) if error.error_len().is_none() => &text[..text.len() - invalid.len()],
+        _ => text,
+    }
 }
 
 /// Secrets of a source or a store, to mask in messages about its records and in responses to its requests.
@@ -64,6 +103,13 @@ impl SecretMasks {
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         self.mask_where(text, |_| false)
+    }
+
+    /// The same for the start of a longer text, which loses its end from a secret on that it may have split.
+    pub(crate) fn mask_start(&self, start: &str) -> String {
+        let secrets: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        let kept = before_split(start.as_bytes(), &secrets);
+        self.mask(&String::from_utf8_lossy(kept))
     }
 
     /// Masks secrets in a message of feedline as [`mask`](Self::mask) does in text of others. A secret of fewer than

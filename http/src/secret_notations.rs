@@ -12,6 +12,8 @@ pub(crate) const MIN_ANY_CASE_BYTES: usize = 8;
 const MAX_BACKSLASHES: usize = 16;
 /// Longest HTML character reference, after `&`.
 const MAX_REFERENCE_BYTES: usize = 12;
+/// Longest part of a notation of one character at the end of a text: two escapes of a surrogate pair.
+const MAX_SPLIT_BYTES: usize = 2 * (MAX_BACKSLASHES + 5);
 
 /// Named HTML character references of characters that credentials have.
 const NAMED_REFERENCES: [(&str, char); 14] = [
@@ -41,6 +43,14 @@ pub(crate) enum LetterCase {
 }
 
 impl LetterCase {
+    /// The same, or that of a short `secret`.
+    const fn of(self, secret: &str) -> Self {
+        match secret.len() < MIN_ANY_CASE_BYTES {
+            true => Self::Same,
+            false => self,
+        }
+    }
+
     fn has_same(self, found: char, wanted: char) -> bool {
         found == wanted || self == Self::Any && found.eq_ignore_ascii_case(&wanted)
     }
@@ -52,19 +62,59 @@ impl LetterCase {
 
 /// Returns the first range of `text` that holds `secret`, in any notation.
 pub(crate) fn find(text: &[u8], secret: &str, case: LetterCase) -> Option<Range<usize>> {
-    let case = match secret.len() < MIN_ANY_CASE_BYTES {
-        true => LetterCase::Same,
-        false => case,
-    };
-    let first = secret.bytes().next()?;
-    let may_begin =
-        |byte: u8| byte.eq_ignore_ascii_case(&first) || matches!(byte, b'\\' | b'%' | b'&' | b'+');
-    let bytes = text.iter().enumerate();
-    let mut starts = bytes.filter(|(_, byte)| may_begin(**byte));
-    starts.find_map(|(start, _)| {
+    let case = case.of(secret);
+    starts(text, secret).find_map(|start| {
         let length = matched_length(&text[start..], secret, case)?;
         Some(start..start + length)
     })
+}
+
+/// Returns the first position at which the end of `text` is the beginning of `secret`, in any notation: a truncated
+/// text may end within it. The last characters may be a notation of others.
+pub(crate) fn find_split(text: &[u8], secret: &str, case: LetterCase) -> Option<usize> {
+    let case = case.of(secret);
+    starts(text, secret).find(|start| is_beginning(&text[*start..], secret, case))
+}
+
+/// Positions in `text` at which `secret` may begin.
+fn starts(text: &[u8], secret: &str) -> impl Iterator<Item = usize> {
+    let first = secret.bytes().next();
+    let may_begin = move |byte: u8| {
+        first.is_some_and(|first| byte.eq_ignore_ascii_case(&first))
+            || matches!(byte, b'\\' | b'%' | b'&' | b'+')
+    };
+    let bytes = text.iter().enumerate();
+    let starts = bytes.filter(move |(_, byte)| may_begin(**byte));
+    starts.map(|(start, _)| start)
+}
+
+/// Returns true if `text` is the beginning of `secret`, and not all of it.
+fn is_beginning(text: &[u8], secret: &str, case: LetterCase) -> bool {
+    let mut ends = vec![0];
+    for c in secret.chars() {
+        if ends.iter().any(|end| may_be_split(&text[*end..])) {
+            return true;
+        }
+        ends = next_ends(text, &ends, c, case);
+        if ends.is_empty() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Returns true if `rest` is empty, or may be a part of a notation of a character.
+fn may_be_split(rest: &[u8]) -> bool {
+    let is_of_notation = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'\\' | b'%' | b'&' | b'#' | b';')
+    };
+    match rest.first() {
+        None => true,
+        Some(b'\\' | b'%' | b'&') => {
+            rest.len() <= MAX_SPLIT_BYTES && rest.iter().all(is_of_notation)
+        }
+        Some(_) => false,
+    }
 }
 
 /// Returns the length of `secret` at the start of `text`, the longest of several.
@@ -72,19 +122,24 @@ fn matched_length(text: &[u8], secret: &str, case: LetterCase) -> Option<usize> 
     let mut chars = secret.chars();
     let mut ends = char_lengths(text, chars.next()?, case);
     for c in chars {
-        let mut next = Vec::new();
-        for end in ends {
-            let lengths = char_lengths(&text[end..], c, case);
-            next.extend(lengths.into_iter().map(|length| end + length));
-        }
-        next.sort_unstable();
-        next.dedup();
-        ends = next;
+        ends = next_ends(text, &ends, c, case);
         if ends.is_empty() {
             break;
         }
     }
     ends.into_iter().max()
+}
+
+/// Returns the ends of the notations of `c` in `text` that begin at one of `ends`.
+fn next_ends(text: &[u8], ends: &[usize], c: char, case: LetterCase) -> Vec<usize> {
+    let mut next = Vec::new();
+    for end in ends {
+        let lengths = char_lengths(&text[*end..], c, case);
+        next.extend(lengths.into_iter().map(|length| end + length));
+    }
+    next.sort_unstable();
+    next.dedup();
+    next
 }
 
 /// Returns the lengths of the notations of `c` at the start of `text`.
@@ -236,6 +291,25 @@ mod tests {
         assert_eq!(find(lower, "wJalrXUt/K7", LetterCase::Any), Some(4..16));
         assert_eq!(find(lower, "wJalrXUt/K7", LetterCase::Same), None);
         assert_eq!(find("the key", "KEY", LetterCase::Any), None);
+    }
+
+    #[test]
+    fn a_secret_that_the_end_of_a_text_splits_is_found_in_any_notation() {
+        let find = |text: &str, secret| find_split(text.as_bytes(), secret, LetterCase::Same);
+        for (secret, written) in [
+            ("a/b+c=d", r"a\/b\u002Bc\u003dd"),
+            ("pä/€😀x", r"pä\/\u20AC\\ud83d\\uDE00x"),
+            ("a/ä b", "a%252F%C3%A4+b"),
+            ("a&b<x", "a&amp;amp;b&lt;x"),
+        ] {
+            for (end, _) in written.char_indices().skip(1) {
+                let text = format!("bad {}", &written[..end]);
+                assert_eq!(find(&text, secret), Some(4), "{text}");
+            }
+        }
+        for text in ["bad a/b+c=d", "bad a/c", "bad a/b+c here", ""] {
+            assert_eq!(find(text, "a/b+c=d"), None, "{text}");
+        }
     }
 
     #[test]

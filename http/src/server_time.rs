@@ -63,13 +63,12 @@ impl ServerTime {
                 "slices and cursors end at the time of this machine, and the rest is read when its clock is right",
             )
         };
-        (apart > TOLERANCE).then(|| Warning {
-            code: "clock_differs".into(),
-            message: format!(
+        (apart > TOLERANCE).then(|| {
+            let message = format!(
                 "this machine's clock is {} s {side} that of the server (`Date` of its response): {effect}; set the clock",
                 apart.as_secs()
-            ),
-            key: None,
+            );
+            Warning::new("clock_differs", message)
         })
     }
 }

@@ -9,6 +9,7 @@
 
 mod multistatus;
 mod response_status;
+pub(crate) mod uncertain_ends;
 mod web_folders;
 mod webdav;
 
@@ -39,10 +40,10 @@ use tokio::sync::OnceCell;
 use url::{Origin, Url};
 
 use self::response_status::{check_status, lacks_message};
-pub use self::web_folders::WebFolders;
+pub use self::{uncertain_ends::UncertainEnds, web_folders::WebFolders};
 use crate::{
-    failed_response::{mask_failed, with_body_start},
-    guard::{Guard, REFUSED, Verdict, system},
+    failed_response::{BodyStart, mask_failed, with_body_start},
+    guard::{Guard, REFUSED, Verdict, is_refused_host, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
     request_policy::{RequestPolicy, Sent, TryCredentials, innermost},
     tls::Tls,
@@ -109,6 +110,8 @@ pub struct WebOptions {
     /// Folders of a listing with all levels: those to request, and those that the server left out. Default: all are
     /// requested.
     pub folders: WebFolders,
+    /// Files whose end only the end of a connection shows.
+    pub uncertain_ends: UncertainEnds,
 }
 
 impl Default for WebOptions {
@@ -124,6 +127,7 @@ impl Default for WebOptions {
             headers: None,
             policy: None,
             folders: WebFolders::default(),
+            uncertain_ends: UncertainEnds::default(),
         }
     }
 }
@@ -218,7 +222,7 @@ async fn with_size(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     if !lacks_size(&response) {
         return Ok(response);
     }
-    let (mut head, body) = response.into_parts();
+    let (mut head, body) = uncertain_ends::mark(response).into_parts();
     let body = body.bytes().await.map_err(|error| truncated(&error))?;
     head.headers.insert(CONTENT_LENGTH, body.len().into());
     Ok(HttpResponse::from_parts(head, HttpResponseBody::from(body)))
@@ -231,7 +235,7 @@ async fn head_of(response: HttpResponse) -> Result<HttpResponse, HttpError> {
         return Ok(response);
     }
     let is_sized = !lacks_size(&response);
-    let (mut head, body) = response.into_parts();
+    let (mut head, body) = uncertain_ends::mark(response).into_parts();
     if !is_sized {
         let chunks = body.bytes_stream();
         let bytes = chunks.try_fold(0_u64, |sum, chunk| ready(Ok(sum + chunk.len() as u64)));
@@ -374,6 +378,7 @@ impl Asking {
             match next {
                 Ok(None) => {
                     check_listing(request.method(), &answer)?;
+                    self.options.uncertain_ends.note(&first, &answer);
                     return Ok((answer, at));
                 }
                 Ok(Some(next)) => at = next,
@@ -423,12 +428,31 @@ impl Asking {
         }
     }
 
-    /// Sends `request` by the rules of the caller, where there are some.
+    /// Sends `request`. A `HEAD` whose response lacks something is followed by a `GET`, which is a request of its own: it
+    /// has its turn and its credentials, and is counted.
     async fn send(
         &self,
         client: &HttpClient,
         at: &Url,
+        mut request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let wanted = request.method().clone();
+        let answer = self.send_one(client, at, request.clone(), &wanted).await?;
+        if !lacks_head(&wanted, &answer) {
+            return Ok(answer);
+        }
+        *request.method_mut() = Method::GET;
+        self.send_one(client, at, request, &wanted).await
+    }
+
+    /// Sends `request` by the rules of the caller, where there are some. A `GET` where a `HEAD` is `wanted` returns the
+    /// headers alone.
+    async fn send_one(
+        &self,
+        client: &HttpClient,
+        at: &Url,
         request: HttpRequest,
+        wanted: &Method,
     ) -> Result<HttpResponse, HttpError> {
         let requests = &self.options.requests;
         let method = request.method().clone();
@@ -439,29 +463,15 @@ impl Asking {
                 let unsent = |_| refused("a query with credentials cannot be sent");
                 *request.uri_mut() = url.as_str().parse().map_err(unsent)?;
             }
-            let answer = client.execute(request.clone()).await;
+            let answer = client.execute(request).await;
             if !answer.as_ref().is_err_and(is_refused) {
                 requests.fetch_add(1, Ordering::Relaxed);
             }
-            let answer = answer?;
-            if !lacks_head(&method, &answer) {
-                let is_get = method == Method::GET;
-                return if is_get {
-                    with_size(answer).await
-                } else {
-                    Ok(answer)
-                };
+            match method == Method::GET {
+                true if *wanted == Method::HEAD => head_of(answer?).await,
+                true => with_size(answer?).await,
+                false => answer,
             }
-            *request.method_mut() = Method::GET;
-            requests.fetch_add(1, Ordering::Relaxed);
-            let got = client.execute(request).await?;
-            // A signature is for one method.
-            let is_denied =
-                [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&got.status());
-            if is_denied && lacks_message(answer.status()) {
-                return Ok(answer);
-            }
-            head_of(got).await
         };
         let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
         let Some(policy) = policy else {
@@ -479,7 +489,7 @@ impl Asking {
                         let (answer, body_start) = with_body_start(answer).await;
                         (Ok(answer), body_start)
                     }
-                    failed => (failed, Vec::new()),
+                    failed => (failed, BodyStart::default()),
                 };
                 let is_unsent = answer.as_ref().is_err_and(is_refused);
                 let sent = Sent::of(&answer, body_start, is_unsent);
@@ -518,6 +528,5 @@ impl Asking {
 
 /// Returns true if the [`Resolver`](crate::Resolver) refused.
 fn is_refused(error: &HttpError) -> bool {
-    let mut causes = std::iter::successors(Some(error as &dyn StdError), |&error| error.source());
-    causes.any(|error| error.to_string() == REFUSED)
+    is_refused_host(error)
 }

@@ -53,7 +53,7 @@ impl Tls {
         let damaged = |_| ("client_key", "is damaged: it is not valid PEM".to_owned());
         tls.identity = Some(identity.map_err(damaged)?);
         let unusable = |cause: String| {
-            let reason = match cause.contains("KeyMismatch") {
+            let reason = match is_key_mismatch(&cause) {
                 true => "does not belong to the first certificate of `tls.client_cert`".to_owned(),
                 false => format!("cannot be used: {cause}; RSA, ECDSA and Ed25519 are supported"),
             };
@@ -79,6 +79,12 @@ impl Tls {
             _ => client,
         }
     }
+}
+
+/// Returns true if a private key does not belong to its certificate, by the cause of a failure. It is a text of rustls,
+/// whose types belong to the version that reqwest chooses.
+fn is_key_mismatch(cause: &str) -> bool {
+    cause.contains("KeyMismatch")
 }
 
 fn certificates(pem: &str) -> Result<Vec<Certificate>, String> {

@@ -20,14 +20,15 @@ use url::Url;
 use crate::{
     classification::{
         ANSWERED, BODY_ADVICE, ENCODING_ADVICE, PROXY_ADVICE, PUBLIC_ADVICE, REFUSAL_ADVICE,
-        advice, has_cause, is_refusal, is_transient, is_used_up, root_cause, terminal, transient,
+        advice, has_cause, is_refusal, is_transient, is_untrusted, is_used_up, root_cause,
+        terminal, transient, transient_response,
     },
     clock::Clock,
     context::RequestContext,
     encoding::{self, BodyEncoding},
     error::Error,
-    failed_response::EXCERPT_BYTES,
-    guard::{self, Guard, Lookup, REFUSED, Verdict},
+    failed_response::{BodyStart, EXCERPT_BYTES},
+    guard::{self, Guard, Lookup, REFUSED, Verdict, is_refused_host},
     hosts::{Quota, quota},
     http_cause::HttpCause,
     pace::Pace,
@@ -232,13 +233,23 @@ impl Transport {
         let is_transient =
             is_transient(status) || is_used_up(status, quota) || status == StatusCode::ACCEPTED;
         let advice = proxy::advice(status, response.headers()).unwrap_or_else(|| advice(status));
-        let mut start = Vec::new();
-        while start.len() < EXCERPT_BYTES
-            && let Ok(Some(chunk)) = response.chunk().await
-        {
-            start.extend_from_slice(&chunk[..chunk.len().min(EXCERPT_BYTES)]);
+        let mut start = BodyStart {
+            bytes: Vec::new(),
+            is_truncated: true,
+        };
+        while start.is_truncated && start.bytes.len() < EXCERPT_BYTES {
+            match response.chunk().await {
+                Ok(Some(chunk)) => {
+                    let chunk = &chunk[..chunk.len().min(EXCERPT_BYTES)];
+                    start.bytes.extend_from_slice(chunk);
+                }
+                Ok(None) => start.is_truncated = false,
+                Err(_) => break,
+            }
         }
-        let what = format!("{ANSWERED} {status}{}", self.secretive.excerpt(&start));
+        let excerpt = self.secretive.excerpt_of_start(&start);
+        let start = start.bytes;
+        let what = format!("{ANSWERED} {status}{excerpt}");
         let cause = HttpCause::Status(status.as_u16());
         if !is_transient {
             let mut failure = terminal(url, what, advice).caused_by(cause);
@@ -256,7 +267,7 @@ impl Transport {
         };
         let failure = Failure {
             again: asked.map_or(unasked, Again::After),
-            ..transient(url, what).caused_by(cause)
+            ..transient_response(url, status, quota, what).caused_by(cause)
         };
         (failure, start)
     }
@@ -288,7 +299,7 @@ impl Transport {
                 )
             }
             // The one failure to connect that does not heal by itself.
-            () if cause.contains("invalid peer certificate") => {
+            () if is_untrusted(&cause) => {
                 return terminal(
                     url,
                     cause,
@@ -296,9 +307,7 @@ impl Transport {
                 );
             }
             () if is_refusal(&cause) => return terminal(url, cause, REFUSAL_ADVICE),
-            () if cause.contains(REFUSED) => {
-                return terminal(url, cause, PUBLIC_ADVICE);
-            }
+            () if is_refused_host(&error) => return terminal(url, cause, PUBLIC_ADVICE),
             () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
             () if error.is_connect() && self.goes_without_proxy(url) => {
                 return Failure {

@@ -296,7 +296,8 @@ fn class_of(error: &HttpError) -> FailureClass {
     }
 }
 
-/// Classifies a failed connection. The client's error types are not public, so their texts decide.
+/// Classifies a failed connection by the texts of its causes: the error of hyper-util about a name is of a private type,
+/// and those of rustls have types of the version that reqwest chooses.
 fn connect_class(error: &HttpError) -> FailureClass {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {

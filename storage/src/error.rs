@@ -172,8 +172,7 @@ impl Error {
         url: String,
         source: object_store::Error,
     ) -> Self {
-        let text = source.to_string();
-        if NO_BUCKET_CODES.iter().any(|code| text.contains(code)) {
+        if lacks_bucket(&source) {
             return Self::Refused {
                 operation,
                 url,
@@ -203,6 +202,13 @@ impl Error {
             },
         }
     }
+}
+
+/// Returns true if the store has no such bucket or container. The body of the response is in a private type of
+/// object_store, which shows it in the text of the error.
+fn lacks_bucket(error: &object_store::Error) -> bool {
+    let text = error.to_string();
+    NO_BUCKET_CODES.iter().any(|code| text.contains(code))
 }
 
 /// Reason and remedy where the key of an object is no path: a listing of an object store ends at it.

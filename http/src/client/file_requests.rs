@@ -18,9 +18,10 @@ use url::{Origin, Url};
 use super::{Http, credentials::Proved};
 use crate::{
     auth::aws::Unsigned,
-    classification::{ANSWERED, is_transient, is_used_up, terminal, transient},
+    classification::{ANSWERED, is_transient, is_used_up, terminal, transient, transient_response},
     context::RequestContext,
     error::Error,
+    failed_response::BodyStart,
     hosts::{Speculation, Turn},
     http_cause::HttpCause,
     request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
@@ -39,7 +40,7 @@ struct FileResponse {
     status: StatusCode,
     headers: HeaderMap,
     /// Start of the body of a failure.
-    body_start: Vec<u8>,
+    body_start: BodyStart,
 }
 
 /// Policy of the requests of one source, whose errors are `E`.
@@ -207,10 +208,10 @@ impl Http {
             _ => Again::Backoff,
         };
         let asked = self.transport.asked_wait(status, headers, quota);
-        let reason = self.transport.secretive.excerpt(body_start);
+        let reason = self.transport.secretive.excerpt_of_start(body_start);
         Err(Failure {
             again: asked.map_or(unasked, Again::After),
-            ..transient(url, format!("{ANSWERED} {status}{reason}"))
+            ..transient_response(url, status, quota, format!("{ANSWERED} {status}{reason}"))
                 .caused_by(HttpCause::Status(status.as_u16()))
         })
     }
@@ -238,8 +239,8 @@ impl<E: TriedError + Send + Sync> RequestPolicy for FileRequests<E> {
         self.http.secret_masks()
     }
 
-    fn excerpt(&self, body_start: &[u8]) -> String {
-        self.http.transport.secretive.excerpt(body_start)
+    fn excerpt(&self, body_start: &BodyStart) -> String {
+        self.http.transport.secretive.excerpt_of_start(body_start)
     }
 }
 
@@ -348,6 +349,34 @@ mod tests {
                 assert!(reason.contains(&expected), "{reason}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_head_that_a_server_refuses_and_the_get_in_its_place_are_two_requests() {
+        let row = raw("200 OK\r\nContent-Length: 4", b"n\n1\n");
+        let server = Scripted::start([raw("405 Method Not Allowed", b""), row]).await;
+        let mut config = config(server.url.as_str(), PaginationKind::None);
+        let token = json!({ "type": "bearer", "secret": { "env": "TOKEN" } });
+        config.auth = Some(serde_json::from_value(token).unwrap());
+        let policy = FileRequests::<Error>::new(&server.url, &config, &context());
+        let policy = Arc::new(policy.unwrap());
+        let options = WebOptions {
+            policy: Some(Arc::clone(&policy) as Arc<dyn RequestPolicy>),
+            ..WebOptions::default()
+        };
+        let store = HttpBuilder::new()
+            .with_url(server.url.as_str())
+            .with_client_options(ClientOptions::new().with_allow_http(true))
+            .with_http_connector(StoreConnector::new(&server.url, &options, false))
+            .build();
+        let found = store.unwrap().head(&"a.csv".into()).await.unwrap();
+        assert_eq!(found.size, 4);
+        assert_eq!(options.requests.load(Ordering::Relaxed), 2);
+        let metered: Vec<_> = policy.http.meter.read().requests.into_iter().collect();
+        assert_eq!(metered, [(Some(200), 1), (Some(405), 1)]);
+        let sent = server.heads();
+        let is_signed = |head: &String| head.contains("secret-TOKEN");
+        assert!(sent[1].starts_with("GET ") && sent.iter().all(is_signed));
     }
 
     #[tokio::test]

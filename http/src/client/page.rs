@@ -83,7 +83,36 @@ impl Http {
         headers: &HeaderMap,
         wanted: impl Fn(&HeaderMap) -> Wanted,
     ) -> Result<Answer, Failure> {
-        let (_slot, mut turn) = self.turn(url, &Speculation::default()).await?;
+        self.ask_with(url, accept, headers, wanted, true).await
+    }
+
+    /// Like [`Self::ask`], for a page that failed in an earlier run: if it fails again, that is no
+    /// evidence against its host, whose other pages are still requested.
+    ///
+    /// # Errors
+    /// Like [`Self::ask`].
+    pub async fn ask_again(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        headers: &HeaderMap,
+        wanted: impl Fn(&HeaderMap) -> Wanted,
+    ) -> Result<Answer, Failure> {
+        self.ask_with(url, accept, headers, wanted, false).await
+    }
+
+    async fn ask_with(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        headers: &HeaderMap,
+        wanted: impl Fn(&HeaderMap) -> Wanted,
+        is_evidence: bool,
+    ) -> Result<Answer, Failure> {
+        let speculation = Speculation::default();
+        let (_slot, mut turn) = self.turn(url, &speculation).await?;
+        // Set after the turn is granted, so that the request may probe a host that failed.
+        speculation.set(!is_evidence);
         let answer = self.in_time(url, async {
             let mut headers = headers.clone();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -232,6 +261,21 @@ mod tests {
         );
         let zipped = raw("200 OK\r\nContent-Encoding: gzip", &gzip(b"twelve bytes"));
         assert_eq!(ask(zipped, Wanted::Start(6)).await.unwrap().body, "twelve");
+    }
+
+    #[tokio::test]
+    async fn pages_that_fail_again_do_not_open_the_circuit_of_their_host() {
+        let server = Scripted::answering(|_, _| answer("500 Oops", "")).await;
+        let limits = RetryConfig::default();
+        let http = Http::new(&server.url, &BTreeMap::new(), &limits, &context()).unwrap();
+        let (headers, wanted) = (HeaderMap::new(), |_: &HeaderMap| Wanted::Whole);
+        let tries = limits.circuit_failures.get() as usize + 2;
+        for _ in 0..tries {
+            let asked = http.ask_again(&server.url, "text/html", &headers, wanted);
+            let failure = asked.await.unwrap_err().error.to_string();
+            assert!(failure.contains("500"), "{failure}");
+        }
+        assert_eq!(server.heads().len(), tries);
     }
 
     #[test]
