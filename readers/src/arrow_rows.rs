@@ -25,7 +25,7 @@ use crate::{
     parquet_limits::with_views,
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
-    rows::{NextRow, Rows},
+    rows::{NextRow, RecordPlace, Rows},
     value_view::ValueView,
 };
 
@@ -242,8 +242,8 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
         self.portions.find(index, below)
     }
 
-    fn place(&self) -> String {
-        self.portions.place()
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        Some(self.portions.place())
     }
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {

@@ -6,15 +6,17 @@
 //! each such decision with the key that changes it.
 
 mod delimiter_line;
+mod header_row;
+mod skipped_lines;
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, Cursor, Read};
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use feedline_schemas::{
     config::CsvConfig, csv_cell::DELIMITERS, file_signature::format_by_signature,
 };
 
-use self::delimiter_line::DelimiterLine;
+use self::{delimiter_line::DelimiterLine, skipped_lines::SkippedLines};
 use crate::{
     invalid_key::InvalidKey, likely_encoding::check_encoding, notices::Notices, remedy::Remedy,
 };
@@ -23,8 +25,6 @@ use crate::{
 pub const SAMPLE: usize = 64 << 10;
 /// Rows of it that a delimiter is judged by.
 const ROWS: usize = 200;
-/// Longest line that is passed over.
-const LINE: u64 = 1 << 20;
 
 /// Bytes of a file, decoded to UTF-8 if it has another encoding.
 pub type Text = Box<dyn Read + Send>;
@@ -171,7 +171,9 @@ pub(crate) fn open(
     }
     let before_pause = sample_bytes.map(|_| sample.clone());
     let (text, base_byte) = decode((sample, is_whole), reader, config, name, notices)?;
-    let (text, mut base_byte, mut named) = skip_lines(text, config.skip_rows, base_byte)?;
+    let (text, mut base_byte, skipped_lines) =
+        SkippedLines::pass_over(text, config.skip_rows, base_byte)?;
+    let mut named = skipped_lines.named;
     let (mut sample, is_whole, mut text) = match before_pause {
         Some(bytes) => (decode_sample(bytes, config)?, false, text),
         None => {
@@ -209,11 +211,7 @@ pub(crate) fn open(
     let named = named.filter(|named| config.skip_rows == 0 || has_in_first_line(&sample, *named));
     if let (Some(named), None) = (named, delimiters.configured) {
         dialect.delimiter = named;
-        let named = shown(named);
-        let message = format!(
-            "`{name}` is read with the delimiter `{named}`, which its first line `sep={named}` names; that line is no header and no row"
-        );
-        notices.push("csv_delimiter", "csv.delimiter", message);
+        delimiter_line::note(named, config.skip_rows, name, notices);
     } else if delimiters.configured.is_none() {
         let known = by_known_columns(&sample, &dialect, delimiters.known_columns);
         dialect.delimiter = match known {
@@ -228,7 +226,11 @@ pub(crate) fn open(
             );
             notices.push("csv_delimiter", "csv.delimiter", message);
         }
+    } else {
+        note_unsplit(&sample, is_whole, &dialect, name, notices);
     }
+    skipped_lines.note(&sample, &dialect, name, notices);
+    header_row::note(&sample, &dialect, name, notices);
     Ok((text, dialect))
 }
 
@@ -236,7 +238,7 @@ pub(crate) fn open(
 fn decode_sample(bytes: Vec<u8>, config: &CsvConfig) -> Result<Vec<u8>, String> {
     let notices = Notices::default();
     let (text, _) = decode((bytes, false), Box::new(io::empty()), config, "", &notices)?;
-    let (mut text, ..) = skip_lines(text, config.skip_rows, None)?;
+    let (mut text, ..) = SkippedLines::pass_over(text, config.skip_rows, None)?;
     let mut sample = Vec::new();
     // A pause may be inside of a character, which ends the sample.
     let _cut: io::Result<usize> = text.read_to_end(&mut sample);
@@ -286,35 +288,6 @@ fn note_mark(
         );
         notices.push("csv_encoding", "csv.encoding", message);
     }
-}
-
-/// The text behind its first `count` lines, the offset of its first byte, and the delimiter that the first of these
-/// lines names.
-fn skip_lines(
-    text: Text,
-    count: u64,
-    mut base_byte: Option<u64>,
-) -> Result<(Text, Option<u64>, Option<u8>), String> {
-    if count == 0 {
-        return Ok((text, base_byte, None));
-    }
-    let mut lines = BufReader::new(text);
-    let mut named = None;
-    for number in 1..=count {
-        let mut line = Vec::new();
-        let read = (&mut lines).take(LINE).read_until(b'\n', &mut line);
-        let read = read.map_err(|e| e.to_string())? as u64;
-        if read == LINE {
-            return Err(format!(
-                "line {number}, which `csv.skip_rows` passes over, is longer than 1 MiB; lower it"
-            ));
-        }
-        base_byte = base_byte.map(|byte| byte + read);
-        if number == 1 {
-            named = named_delimiter(&line);
-        }
-    }
-    Ok((Box::new(lines), base_byte, named))
 }
 
 /// `reader` from the middle of a file on, as text.
@@ -438,6 +411,27 @@ fn sniff(
     }
 }
 
+/// Notes that the configured delimiter splits no line of `sample`, and another one splits them alike.
+fn note_unsplit(sample: &[u8], is_whole: bool, dialect: &Dialect, name: &str, notices: &Notices) {
+    let widths = |delimiter: u8| widths(sample, is_whole, delimiter, dialect);
+    let own = widths(dialect.delimiter);
+    if own.len() < 2 || own.iter().any(|width| *width > 1) {
+        return;
+    }
+    let splits = |delimiter: &u8| {
+        let found = widths(*delimiter);
+        let first = found.first().copied().unwrap_or_default();
+        first > 1 && found.iter().all(|width| *width == first)
+    };
+    if let Some(other) = DELIMITERS.into_iter().find(splits) {
+        let (own, other) = (shown(dialect.delimiter), shown(other));
+        let message = format!(
+            "`{name}` is read as one column with the delimiter `{own}` of `csv.delimiter`, although `{other}` splits its lines alike; set `csv.delimiter = \"{other}\"` if its lines have columns"
+        );
+        notices.push("csv_delimiter", "csv.delimiter", message);
+    }
+}
+
 fn shown(delimiter: u8) -> String {
     match delimiter {
         b'\t' => "\\t".into(),
@@ -485,18 +479,6 @@ pub fn builder(dialect: &Dialect) -> csv::ReaderBuilder {
         None => builder.quoting(false),
     };
     builder
-}
-
-/// Returns true if a header looks like a row of data: two or more cells, or all cells, are numbers
-/// that do not count up.
-pub fn looks_like_data(header: &[String]) -> bool {
-    let number = |cell: &String| cell.trim().parse::<f64>().ok();
-    let numbers: Vec<f64> = header.iter().filter_map(number).collect();
-    let is_whole = |number: &f64| number.fract() == 0.0;
-    let counts_up =
-        numbers.iter().all(is_whole) && numbers.windows(2).all(|pair| pair[0] < pair[1]);
-    numbers.len() >= 2 && !counts_up
-        || !numbers.is_empty() && numbers.len() == header.len() && !counts_up
 }
 
 /// Text of another encoding as UTF-8.

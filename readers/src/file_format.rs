@@ -38,6 +38,33 @@ pub const TABLE_ENDINGS: [&str; 11] = [
     "ipc",
 ];
 
+/// Endings of archives.
+pub const ARCHIVE_ENDINGS: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
+
+/// Endings of workbooks, which are not read.
+const WORKBOOK_ENDINGS: [&str; 5] = ["xlsx", "xls", "xlsm", "xlsb", "ods"];
+
+/// Endings of files of records, for messages.
+#[must_use]
+pub fn table_endings() -> String {
+    format!(".{}", TABLE_ENDINGS.join(", ."))
+}
+
+/// Endings of files of records and of archives, for messages.
+#[must_use]
+pub fn known_endings() -> String {
+    let (tables, archives) = (table_endings(), ARCHIVE_ENDINGS.join(", ."));
+    format!("{tables}, each also with .gz or .zst, .{archives}")
+}
+
+/// The remedy for a file whose ending is unknown, if it is a workbook.
+#[must_use]
+pub fn workbook_remedy(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let is_workbook = WORKBOOK_ENDINGS.contains(&ending(stem(&name).0));
+    is_workbook.then_some("save each sheet of the workbook as CSV")
+}
+
 /// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
@@ -240,6 +267,21 @@ mod tests {
             let (kind, packing) = named(&name, FileFormat::Auto, None).unwrap();
             assert!(!matches!(kind, Kind::Tar | Kind::Zip), "{ending}");
             assert_eq!(packing, Packing::Gzip);
+        }
+    }
+
+    #[test]
+    fn messages_have_the_endings_that_name_a_format() {
+        let endings = known_endings();
+        let endings = endings.split(", ");
+        for ending in endings.filter_map(|part| part.strip_prefix('.')) {
+            let name = format!("a.{ending}");
+            assert!(named(&name, FileFormat::Auto, None).is_some(), "{ending}");
+            assert_eq!(workbook_remedy(&name), None, "{ending}");
+        }
+        for name in ["a.XLSX", "a.xls", "a.ods"] {
+            assert_eq!(named(name, FileFormat::Auto, None), None, "{name}");
+            assert!(workbook_remedy(name).unwrap().ends_with("as CSV"));
         }
     }
 

@@ -49,10 +49,6 @@ impl Rows for ImageRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
         Ok(self.record.take())
     }
-
-    fn place(&self) -> String {
-        "the file".to_owned()
-    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub mod record;
 mod record_batches;
 pub mod remedy;
 pub mod rows;
+pub mod skipped_rows;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text_rows;

@@ -6,9 +6,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use feedline_schemas::{count::counted, report::Warning};
+use feedline_schemas::{
+    count::counted,
+    report::{WarnedColumn, Warning},
+};
 
-use crate::{remedy::Remedy, value::shorten};
+use crate::{remedy::Remedy, skipped_rows::SkippedRows, value::shorten};
 
 /// Notices of a source; clones share them. The report has the first notice of each kind and the
 /// count of the others.
@@ -17,6 +20,7 @@ pub struct Notices {
     all: Arc<Mutex<Vec<Notice>>>,
     /// Those of the files that could not be read.
     remedies: Arc<Mutex<Vec<Remedy>>>,
+    skipped_rows: Arc<Mutex<SkippedRows>>,
 }
 
 #[derive(Debug)]
@@ -24,6 +28,8 @@ struct Notice {
     code: &'static str,
     key: &'static str,
     message: String,
+    /// Columns that the message is about.
+    columns: Vec<WarnedColumn>,
     /// Other messages of this kind, up to [`MOST`].
     others: BTreeSet<String>,
     /// True if each message states something of its own file.
@@ -37,14 +43,56 @@ const MOST: usize = 10_000;
 const LISTED: usize = 5;
 
 impl Notices {
+    /// Empty notices of the same source, for a file that is read again later. Lines that `csv.skip_rows` passes over are
+    /// noted here too.
+    #[must_use]
+    pub fn of_sample(&self) -> Self {
+        Self {
+            skipped_rows: Arc::clone(&self.skipped_rows),
+            ..Self::default()
+        }
+    }
+
+    /// Lines that `csv.skip_rows` has passed over in the files so far.
+    #[must_use]
+    pub fn skipped_rows(&self) -> SkippedRows {
+        let skipped = self.skipped_rows.lock();
+        skipped.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes the file `name` as one of a `kind`, unless there is one. `count` lines of it were passed over.
+    pub(crate) fn note_skipped(
+        &self,
+        count: u64,
+        kind: impl Fn(&mut SkippedRows) -> &mut Option<String>,
+        name: &str,
+    ) {
+        let skipped = self.skipped_rows.lock();
+        let mut skipped = skipped.unwrap_or_else(PoisonError::into_inner);
+        let rows: &mut SkippedRows = &mut skipped;
+        rows.count = count;
+        kind(rows).get_or_insert_with(|| name.to_owned());
+    }
+
     /// Records a decision of the kind `code`, which `key` changes.
     pub fn push(&self, code: &'static str, key: &'static str, message: String) {
-        self.add(code, key, message, false);
+        self.add(code, key, message, &[], false);
+    }
+
+    /// As [`Self::push`], about the columns that the message names.
+    pub fn push_about(
+        &self,
+        code: &'static str,
+        key: &'static str,
+        message: String,
+        columns: &[String],
+    ) {
+        self.add(code, key, message, columns, false);
     }
 
     /// As [`Self::push`], but the report lists the first messages of this kind: each is about one file.
     pub fn push_listed(&self, code: &'static str, key: &'static str, message: String) {
-        self.add(code, key, message, true);
+        self.add(code, key, message, &[], true);
     }
 
     /// Records the remedy of an error that ends the reading of a file.
@@ -62,13 +110,21 @@ impl Notices {
         remedies.clone()
     }
 
-    fn add(&self, code: &'static str, key: &'static str, message: String, is_listed: bool) {
+    fn add(
+        &self,
+        code: &'static str,
+        key: &'static str,
+        message: String,
+        columns: &[String],
+        is_listed: bool,
+    ) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(notice) = all.iter_mut().find(|notice| notice.code == code) else {
             all.push(Notice {
                 code,
                 key,
                 message,
+                columns: columns.iter().map(|name| WarnedColumn::new(name)).collect(),
                 others: BTreeSet::new(),
                 is_listed,
             });
@@ -90,7 +146,10 @@ impl Notices {
                 1 => format!("{first} (and the same of another file)"),
                 others => format!("{first} (and the same of {others} other files)"),
             };
-            let warning = Warning::new(notice.code, message);
+            let warning = match notice.columns.as_slice() {
+                [] => Warning::new(notice.code, message),
+                columns => Warning::new(notice.code, message).with_columns(columns.to_vec()),
+            };
             match notice.key {
                 "" => warning,
                 key => warning.with_key(key),

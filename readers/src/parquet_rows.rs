@@ -21,7 +21,7 @@ use crate::{
     parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
-    rows::{NextRow, Rows},
+    rows::{NextRow, RecordPlace, Rows},
     value_view::ValueView,
 };
 
@@ -196,8 +196,8 @@ impl Rows for ParquetRows {
         self.portions.find(index, below)
     }
 
-    fn place(&self) -> String {
-        self.portions.place()
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        Some(self.portions.place())
     }
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {

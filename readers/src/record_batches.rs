@@ -17,7 +17,7 @@ use arrow::{
 use crate::{
     parquet_limits::{ROW, row_bytes},
     record::Record,
-    rows::NextRow,
+    rows::{NextRow, PlaceUnit, RecordPlace},
     value::{Value, hex},
     value_view::ValueView,
 };
@@ -202,8 +202,8 @@ impl Portions {
     }
 
     /// Place of the last record that was taken.
-    pub(crate) fn place(&self) -> String {
-        format!("row {}", self.number.saturating_sub(1))
+    pub(crate) const fn place(&self) -> RecordPlace {
+        RecordPlace::new(PlaceUnit::Row, self.number.saturating_sub(1))
     }
 
     /// Returns true if rows wait for [`convert`](Self::convert).

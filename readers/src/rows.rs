@@ -2,10 +2,12 @@
 //! with their place.
 
 mod csv_rows;
+mod gzip_reader;
 mod json_rows;
 mod loose_quotes;
 pub mod one_pass;
 pub mod open;
+mod record_place;
 mod row_places;
 
 use std::{collections::BTreeSet, io::Read};
@@ -14,8 +16,9 @@ use feedline_schemas::{
     config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig},
     record::ColumnType,
 };
-use flate2::read::MultiGzDecoder;
 
+use self::gzip_reader::GzipReader;
+pub use self::record_place::{PlaceUnit, RecordPlace};
 use crate::{
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
@@ -67,8 +70,17 @@ pub trait Rows: Send {
         None
     }
 
+    /// Number of the last record among the lines, rows or elements of the file; `None` for a record that has none, as in
+    /// a member of an archive.
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        None
+    }
+
     /// Place of the last record in the file, such as `line 7`.
-    fn place(&self) -> String;
+    fn place(&self) -> String {
+        let place = self.numbered_place();
+        place.map_or_else(|| "the file".to_owned(), |place| place.to_string())
+    }
 
     /// Names of the columns of a table, which every record has in this order. `None` for a format
     /// whose records name their keys themselves.
@@ -77,6 +89,12 @@ pub trait Rows: Send {
     /// As [`next`](Self::next).
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
         Ok(None)
+    }
+
+    /// Tables with headers and records in an archive that were opened since the last call: name of the
+    /// member, and names of its columns.
+    fn take_members(&mut self) -> Vec<(String, Vec<String>)> {
+        Vec::new()
     }
 
     /// Returns true if the column at this place of a table holds objects.
@@ -152,7 +170,7 @@ pub fn unpack(
 ) -> Result<Box<dyn Read + Send>, String> {
     Ok(match packing {
         Packing::Plain => Box::new(reader),
-        Packing::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        Packing::Gzip => Box::new(GzipReader::new(reader)),
         Packing::Zstd => Box::new(zstd::Decoder::new(reader).map_err(|e| e.to_string())?),
     })
 }

@@ -1,10 +1,15 @@
 //! Members that are tables or texts, read like files of their names.
 
-use std::io::{Cursor, Read};
+use std::{
+    cell::RefCell,
+    io::{Cursor, Read},
+    mem,
+};
 
 use super::member::{Member, Members, is_meant};
 use crate::{
     file_format::{self, Kind, Packing},
+    notices::LeftOut,
     record::Record,
     remedy::Remedy,
     rows::{Layout, Rows, one_pass::of_reader, unpack},
@@ -25,9 +30,15 @@ pub(crate) struct TableMembers<M> {
     layout: Layout,
     /// The member that is read, and its name.
     now: Option<Open>,
+    /// Columns by the header of that member, before its first record.
+    header: Option<Vec<String>>,
     is_any: bool,
     /// The first names that were skipped.
     left_out: Vec<String>,
+    /// Members that were skipped by their extensions.
+    unknown: LeftOut,
+    /// Members with a header and a record that were opened, and their columns.
+    opened: Vec<(String, Vec<String>)>,
 }
 
 impl<M: Members> TableMembers<M> {
@@ -38,34 +49,58 @@ impl<M: Members> TableMembers<M> {
             archive: archive.to_owned(),
             layout: layout.clone(),
             now: None,
+            header: None,
             is_any: false,
             left_out: Vec::new(),
+            unknown: LeftOut::default(),
+            opened: Vec::new(),
         }
     }
 
     /// Opens the next member that is read; `None` after the last.
     fn next_member(&mut self) -> Result<Option<Open>, String> {
-        let left_out = std::cell::RefCell::new(std::mem::take(&mut self.left_out));
+        let left_out = RefCell::new(mem::take(&mut self.left_out));
+        let unknown = RefCell::new(mem::take(&mut self.unknown));
         let layout = &self.layout;
         let wanted = |name: &str| {
-            let is_wanted = is_meant(name, &layout.archive) && is_told(name, layout);
+            let is_meant = is_meant(name, &layout.archive);
+            let is_wanted = is_meant && is_told(name, layout);
             if !is_wanted && left_out.borrow().len() < TOLD {
                 left_out.borrow_mut().push(name.to_owned());
+            }
+            if is_meant && !is_wanted {
+                unknown.borrow_mut().add(name);
             }
             is_wanted
         };
         let next = self.members.next(&wanted);
-        self.left_out = left_out.into_inner();
+        (self.left_out, self.unknown) = (left_out.into_inner(), unknown.into_inner());
         let Some((name, member)) = next? else {
-            return if self.is_any {
-                Ok(None)
-            } else {
-                Err(self.none())
-            };
+            if !self.is_any {
+                return Err(self.none());
+            }
+            self.unknown.push(
+                &self.layout.notices,
+                &self.layout.name,
+                "archive.member",
+                "to read others, set `format`, and `archive.member` to a pattern with their names; unpack archives inside of it, and save spreadsheets as CSV",
+            );
+            return Ok(None);
         };
         self.is_any = true;
-        let rows = self.open(&name, member).map_err(|e| of_member(&name, &e))?;
+        let mut rows = self.open(&name, member).map_err(|e| of_member(&name, &e))?;
+        self.header = match self.has_header(&name) {
+            true => rows.columns().map_err(|e| of_member(&name, &e))?,
+            false => None,
+        };
         Ok(Some((name, rows)))
+    }
+
+    /// Returns true for CSV whose names are in its first line.
+    fn has_header(&self, name: &str) -> bool {
+        let Layout { format, csv, .. } = &self.layout;
+        let named = file_format::named(name, *format, self.layout.delimiter);
+        csv.header && csv.columns.is_empty() && matches!(named, Some((Kind::Csv { .. }, _)))
     }
 
     fn open(&self, name: &str, member: Member) -> Result<Box<dyn Rows>, String> {
@@ -74,9 +109,13 @@ impl<M: Members> TableMembers<M> {
             Member::Bad(_, told) => return Err(told),
         };
         let named = file_format::named(name, self.layout.format, self.layout.delimiter);
-        let (kind, packing) = named.ok_or(
-            "its name has no known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); set `format`",
-        )?;
+        let (kind, packing) = named.ok_or_else(|| {
+            format!(
+                "its name has no known extension ({}); {}",
+                file_format::table_endings(),
+                file_format::workbook_remedy(name).unwrap_or("set `format`")
+            )
+        })?;
         if matches!(kind, Kind::Tar | Kind::Zip) {
             return Err("an archive in an archive is not read; unpack the outer one".into());
         }
@@ -126,8 +165,8 @@ impl<M: Members> TableMembers<M> {
                 let remedy = Remedy::Members(self.left_out.clone());
                 self.layout.notices.push_remedy(remedy);
                 format!(
-                    "no member has a known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
-                     `archive.member`"
+                    "no member has a known extension ({}); {among}; set `format` and `archive.member`",
+                    file_format::table_endings()
                 )
             }
         }
@@ -158,12 +197,19 @@ impl<M: Members> Rows for TableMembers<M> {
             };
             let next = rows.next().map_err(|e| of_member(&name, &e))?;
             let Some(mut record) = next else { continue };
+            if let Some(header) = self.header.take() {
+                self.opened.push((name.clone(), header));
+            }
             if let Record::Bad { detail, .. } = &mut record {
                 *detail = of_member(&name, detail);
             }
             self.now = Some((name, rows));
             return Ok(Some(record));
         }
+    }
+
+    fn take_members(&mut self) -> Vec<(String, Vec<String>)> {
+        mem::take(&mut self.opened)
     }
 
     fn place(&self) -> String {

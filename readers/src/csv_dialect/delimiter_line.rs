@@ -3,6 +3,7 @@
 use feedline_schemas::csv_cell::DELIMITERS;
 
 use super::shown;
+use crate::notices::Notices;
 
 /// A first line such as `sep=;`, which names the delimiter for spreadsheets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,23 @@ impl DelimiterLine {
             _ => Ok(()),
         }
     }
+}
+
+/// Notes that the file `name` is read with the delimiter that its first line names. It is one of the lines that
+/// `csv.skip_rows` passes over, if there are any.
+pub(super) fn note(delimiter: u8, skip_rows: u64, name: &str, notices: &Notices) {
+    let shown = shown(delimiter);
+    let counted = match skip_rows {
+        0 => "",
+        1 => {
+            ", and is skipped without `csv.skip_rows` too, which skips a line of each file without such a line"
+        }
+        _ => ", and is one of the lines that `csv.skip_rows` skips",
+    };
+    let message = format!(
+        "`{name}` is read with the delimiter `{shown}`, which its first line `sep={shown}` names; that line is no header and no row{counted}"
+    );
+    notices.push("csv_delimiter", "csv.delimiter", message);
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::{
 
 use feedline_schemas::count::counted;
 
-use super::{Layout, NextRow, Rows, loose_quotes::QuoteScan, row_places::RowPlaces};
+use super::{
+    Layout, NextRow, PlaceUnit, RecordPlace, Rows, loose_quotes::QuoteScan, row_places::RowPlaces,
+};
 use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
@@ -129,14 +131,6 @@ impl CsvRows {
             .read_byte_record(&mut row)
             .map_err(|e| e.to_string())?;
         let header = names(&row, &dialect, notices)?;
-        if dialect.has_header && dialect.columns.is_empty() && csv_dialect::looks_like_data(&header)
-        {
-            let message = format!(
-                "the first line of `{name}` looks like a row and not like names: `{}`",
-                shorten(&header.join("`, `"), 200)
-            );
-            notices.push("header_looks_like_data", "csv.header", message);
-        }
         let null_values = layout.csv.null_values.iter();
         let null_values = null_values.map(|value| value.trim().to_owned()).collect();
         Ok(Self {
@@ -366,8 +360,8 @@ impl Rows for CsvRows {
         }
     }
 
-    fn place(&self) -> String {
-        format!("line {}", self.line)
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        Some(RecordPlace::new(PlaceUnit::Line, self.line))
     }
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {

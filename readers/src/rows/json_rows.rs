@@ -10,7 +10,7 @@ use feedline_schemas::{
     record::{join_path, split_path},
 };
 
-use super::{Layout, Rows, read_whole};
+use super::{Layout, PlaceUnit, RecordPlace, Rows, read_whole};
 use crate::{
     csv_dialect::Text,
     file_bytes::Begin,
@@ -69,8 +69,8 @@ impl Rows for Lines {
         }
     }
 
-    fn place(&self) -> String {
-        format!("line {}", self.number)
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        Some(RecordPlace::new(PlaceUnit::Line, self.number))
     }
 }
 
@@ -167,8 +167,8 @@ impl Rows for Elements {
         })
     }
 
-    fn place(&self) -> String {
-        format!("element {}", self.number)
+    fn numbered_place(&self) -> Option<RecordPlace> {
+        Some(RecordPlace::new(PlaceUnit::Element, self.number))
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct LooseQuote {
     pub(super) has_backslash: bool,
 }
 
-/// Scan of the bytes of a file for the first [`LooseQuote`].
+/// Scan of the bytes of a file for the first [`LooseQuote`], and for an open quote at the end.
 #[derive(Debug)]
 pub(super) struct QuoteScan {
     /// The quote; `None` where nothing is scanned.
@@ -63,17 +63,14 @@ impl QuoteScan {
         self.found.as_ref()
     }
 
-    /// Returns true if the bytes so far end within a quoted field. False behind the first
-    /// [`LooseQuote`], where nothing is scanned.
+    /// Returns true if the bytes so far end within a quoted field.
     pub(super) const fn is_open(&self) -> bool {
-        self.found.is_none() && self.is_quoted && !self.is_closing
+        self.is_quoted && !self.is_closing
     }
 
     /// Scans the next bytes.
     pub(super) fn scan(&mut self, bytes: &[u8]) {
-        let Some(quote) = self.quote.filter(|_| self.found.is_none()) else {
-            return;
-        };
+        let Some(quote) = self.quote else { return };
         let Some(last) = bytes.last() else { return };
         let is_plain = !self.is_closing && !self.is_escaped && !bytes.contains(&quote);
         // An escape at the end of a plain part would be missed.
@@ -90,9 +87,9 @@ impl QuoteScan {
         for (at, byte) in bytes.iter().copied().enumerate() {
             if std::mem::take(&mut self.is_closing) {
                 self.is_quoted = byte == quote;
-                if !self.is_quoted && !self.ends_field(byte) {
+                // The parser continues such a field without quotes.
+                if !self.is_quoted && !self.ends_field(byte) && self.found.is_none() {
                     self.found = Some(self.loose_quote(bytes, opened, at));
-                    return;
                 }
             } else if self.is_quoted {
                 let is_escaped = std::mem::take(&mut self.is_escaped);
@@ -196,6 +193,8 @@ mod tests {
         for (text, is_open) in [
             ("a,b\n1,\"\n", true),
             ("a,b\n1,\"\n\"\n", false),
+            ("a,b\n\"x \"5,\"\n", true),
+            ("a,b\n\"x \"5\",1\n", false),
             ("a\n\"\"\n\"\n", true),
             ("a,b\n1,\"x\"\"\n", true),
             ("a,b\n1,\"x\"", false),
