@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     commit::{CommitEntry, Presence},
-    config::SourceConfig,
-    count::counted,
+    config::{NullContract, SourceConfig, nearest},
+    count::{counted, first_of},
     record::{ColumnType, RecordSchema, join_path, push_key},
-    report::Warning,
+    report::{WarnedColumn, Warning},
 };
 
 use crate::children::{Table, tables};
@@ -59,6 +59,7 @@ pub(crate) fn warn_of_columns(config: &SourceConfig, found: &RecordColumns<'_>) 
     }
     let all = [
         warn_of_absent_key(config, found),
+        warn_of_absent_columns(config, found),
         warn_of_null_key(config, found),
         warn_of_null_cursor(config, found),
         warn_of_empty_tables(config, found),
@@ -86,6 +87,48 @@ fn warn_of_absent_key(config: &SourceConfig, found: &RecordColumns<'_>) -> Optio
         columns.collect::<Vec<_>>().join(", ")
     );
     Some(Warning::new("key_not_found", message).with_key(&format!("source.{setting}")))
+}
+
+/// Warns of names in `contract.column` and `contract.required` that are those of no column. A column with
+/// `nulls = "warn"` of its own may be absent.
+fn warn_of_absent_columns(config: &SourceConfig, found: &RecordColumns<'_>) -> Option<Warning> {
+    let contract = &config.contract;
+    let may_be_absent = |name: &str| {
+        let own = contract.column.get(name);
+        own.and_then(|own| own.nulls) == Some(NullContract::Warn)
+    };
+    let required = contract.required.iter();
+    let named = contract.column.keys().chain(required).map(String::as_str);
+    let absent = named.filter(|name| !found.has(name) && !may_be_absent(name));
+    let mut absent: Vec<&str> = absent.collect();
+    absent.sort_unstable();
+    absent.dedup();
+    let key = match contract.column.contains_key(*absent.first()?) {
+        true => "contract.column",
+        false => "contract.required",
+    };
+    let known = found.schema.columns.iter();
+    let known = known.map(|column| column.name.as_str());
+    let known: Vec<&str> = known.chain(found.others.iter().copied()).collect();
+    let shown = absent.iter().map(|name| {
+        let nearest = nearest(name, known.iter().copied());
+        nearest.map_or_else(
+            || format!("`{name}`"),
+            |nearest| format!("`{name}` (nearest column: `{nearest}`)"),
+        )
+    });
+    let shown: Vec<String> = shown.collect();
+    let effect = match key {
+        "contract.column" => ": its rules for such a column have no effect",
+        _ => "",
+    };
+    let message = format!(
+        "no record has {}, which `contract` names{effect}; correct the name, or set `contract.column.<name>.nulls = \"warn\"` for a column that may be absent",
+        first_of(&shown, LISTED)
+    );
+    let columns = absent.into_iter().map(WarnedColumn::new);
+    let warning = Warning::new("column_not_found", message).with_key(key);
+    Some(warning.with_columns(columns.collect()))
 }
 
 /// Warns of nulls in a part of a key of several columns. A column with `nulls` of its own is meant to
@@ -255,7 +298,7 @@ fn warn_of_mixed_percents(config: &SourceConfig, presence: &Presence) -> Option<
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
-        config::{IncrementalConfig, NullContract, load},
+        config::{IncrementalConfig, load},
         ids::SchemaVersion,
         record::Column,
     };
@@ -350,6 +393,23 @@ mod tests {
             check(&both, 0, &[("child_table_empty", part)]);
         }
         check(&table("item", "column.n.type = 'int'"), 0, &[]);
+    }
+
+    #[test]
+    fn a_column_that_the_contract_alone_names_is_reported_unless_it_may_be_absent() {
+        let rule = |name: &str, rule: &str| format!("[source.contract.column.{name}]\n{rule}");
+        let declared = rule("vv", "type = 'int'");
+        let named = "no record has `vv` (nearest column: `v`), which";
+        check(&declared, 0, &[("column_not_found", named)]);
+        let required = "[source.contract]\nrequired = ['id', 'tag']";
+        let named = "no record has `tag` (nearest column: `tags`), which";
+        check(required, 0, &[("column_not_found", named)]);
+        let warning = warn(&config(required), 0).remove(0);
+        assert_eq!(warning.key.as_deref(), Some("contract.required"));
+        assert!(warning.is_about("tag"), "{warning:?}");
+        check(&rule("v", "type = 'int'"), 0, &[]);
+        check(&rule("later", "type = 'int'"), 0, &[]);
+        check(&rule("vv", "nulls = 'warn'"), 0, &[]);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) use self::{
     cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, NotationFormats, is_format, iso_format, iso_micros},
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, is_long_number, text},
-    missing_values::{ALARMS, TURNED_NULL, VANISHED},
+    missing_values::{ALARMS, REQUIRED_ABSENT, TURNED_NULL, VANISHED},
     new_columns::TOO_MANY_COLUMNS,
     number_notation::{IMAGE_WARNINGS, image_warnings},
     text_bytes::{TEXT_AS_HEX, hex_warning, read_declared_bytes},

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use feedline_http::{Got, Http, RequestContext, Retry, redacted};
+use feedline_http::{Got, Http, RequestContext, Retry, UncertainEnds, redacted};
 use feedline_readers::file_format;
 use feedline_schemas::config::{FileFormat, SourceConfig};
 use feedline_storage::{Listed, Store};
@@ -27,6 +27,7 @@ pub(crate) struct Download {
     config: SourceConfig,
     requests: RequestContext,
     retries: Arc<AtomicU64>,
+    uncertain_ends: UncertainEnds,
 }
 
 /// A file that was downloaded.
@@ -48,11 +49,16 @@ impl Downloaded {
 }
 
 impl Download {
-    /// Resolves the download of `config`; `None` if its URL has no query and it has no `params`.
+    /// Resolves the download of `config`; `None` if its URL has no query and it has no `params`. A file
+    /// without a known end is added to `uncertain_ends`.
     ///
     /// # Errors
     /// [`Error::Config`] for a URL, a header or a secret that cannot be sent.
-    pub(crate) fn of(config: &SourceConfig, context: &Context) -> Result<Option<Self>, Error> {
+    pub(crate) fn of(
+        config: &SourceConfig,
+        uncertain_ends: &UncertainEnds,
+        context: &Context,
+    ) -> Result<Option<Self>, Error> {
         let has_query = config.url.contains('?') || !config.params.is_empty();
         if !(config.is_web() && has_query) {
             return Ok(None);
@@ -72,6 +78,7 @@ impl Download {
             config: config.clone(),
             requests,
             retries: Arc::default(),
+            uncertain_ends: uncertain_ends.clone(),
         }))
     }
 
@@ -94,7 +101,15 @@ impl Download {
         let mut retry = Retry::new(name.as_str(), retry, &self.requests);
         let fetched = retry.run(|| self.http.fetch(&self.url)).await;
         self.retries.fetch_add(retry.retries(), Ordering::Relaxed);
-        let Got { headers, body, .. } = fetched?;
+        let Got {
+            headers,
+            body,
+            has_known_end,
+            ..
+        } = fetched?;
+        if !has_known_end {
+            self.uncertain_ends.add(&self.url);
+        }
         let path = self.url.path().rsplit('/').next().unwrap_or_default();
         let path = if path.is_empty() { "download" } else { path };
         let store = Store::memory();

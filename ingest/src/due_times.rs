@@ -49,8 +49,9 @@ impl DueTimes {
 
     fn cron(expression: &str, zone: &str) -> Result<Self, Error> {
         let cron = CronParser::new().parse(expression).map_err(|e| {
+            let fault = wrong_field(expression).unwrap_or_else(|| e.to_string());
             let reason = format!(
-                "`{expression}` is no cron expression: {e}; write minute, hour, day of month, month and day of week, such as `30 6 * * mon-fri`"
+                "`{expression}` is no cron expression: {fault}; write minute, hour, day of month, month and day of week, such as `30 6 * * mon-fri`"
             );
             Error::config("schedule.cron", reason)
         })?;
@@ -149,6 +150,37 @@ pub(crate) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
     Duration::from_millis(u64::try_from(drawn).unwrap_or(0))
 }
 
+/// Fields of a cron expression of six, and their values; one of five has no second.
+static CRON_FIELDS: [(&str, &str); 6] = [
+    ("second", "0 to 59"),
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of month", "1 to 31"),
+    ("month", "1 to 12 or jan to dec"),
+    ("day of week", "0 to 7 or sun to sat"),
+];
+
+/// The first field of a cron expression that is wrong by itself, and its values.
+fn wrong_field(expression: &str) -> Option<String> {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    let names = match fields.len() {
+        5 => &CRON_FIELDS[1..],
+        6 => &CRON_FIELDS[..],
+        _ => return None,
+    };
+    let is_wrong = |at: &usize| {
+        let mut alone = vec!["*"; fields.len()];
+        alone[*at] = fields[*at];
+        CronParser::new().parse(&alone.join(" ")).is_err()
+    };
+    let at = (0..fields.len()).find(is_wrong)?;
+    let (name, values) = names[at];
+    Some(format!(
+        "`{}` is no {name}, which is {values}, `*`, a list such as `1,2` or a range such as `1-2`",
+        fields[at]
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +192,21 @@ mod tests {
             zone: zone.into(),
             ..SourceScheduleConfig::default()
         })
+    }
+
+    #[test]
+    fn an_error_of_an_expression_names_the_field_and_its_values() {
+        for (expression, part) in [
+            ("61 * * * *", "`61` is no minute, which is 0 to 59"),
+            ("0 24 * * *", "`24` is no hour, which is 0 to 23"),
+            ("0 6 32 * *", "`32` is no day of month, which is 1 to 31"),
+            ("0 6 * 13 *", "`13` is no month, which is 1 to 12"),
+            ("0 6 * * 8", "`8` is no day of week, which is 0 to 7"),
+            ("99 0 6 * * *", "`99` is no second, which is 0 to 59"),
+        ] {
+            let error = cron(expression, "UTC").unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     fn unix(text: &str) -> i64 {

@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// The run was asked to stop.
     #[error(
-        "stopped by a signal; all records read so far have landed: run the same command again to resume"
+        "stopped by a signal: run the same command again; a run resumes after the records that have landed"
     )]
     Cancelled,
     /// A file cannot be read or parsed.

@@ -170,6 +170,10 @@ impl Source for Fetching {
         self.table.survey(survey).await
     }
 
+    fn take_unreadable(&mut self) -> Option<Error> {
+        self.table.take_unreadable()
+    }
+
     fn requests(&self) -> Requests {
         Requests {
             requests: self.http.requests() + self.table.requests().requests,

@@ -49,6 +49,8 @@ type ListedFile = (Listed, Option<Layout>);
 enum NotListed {
     /// No file is at `url`.
     NoFile(String),
+    /// No file is at `url`, and there are entries or folders that cannot be read.
+    NoReadableFile(String),
     Failed(Error),
 }
 
@@ -61,7 +63,9 @@ impl From<Error> for NotListed {
 impl From<NotListed> for Error {
     fn from(reason: NotListed) -> Self {
         match reason {
-            NotListed::NoFile(reason) => Self::config("url", reason),
+            NotListed::NoFile(reason) | NotListed::NoReadableFile(reason) => {
+                Self::config("url", reason)
+            }
             NotListed::Failed(error) => error,
         }
     }
@@ -142,8 +146,10 @@ impl FileList {
     /// Lists the files. If files of this URL were read before and no longer exist, there is nothing
     /// to do, and a warning says so. `has_more` is true if more files were read than `at` lists.
     pub(crate) async fn look(&self, at: &Position, has_more: bool) -> Result<Vec<Found>, Error> {
-        match self.labelled().await.map_err(Error::from) {
-            Err(Error::Config { key, reason }) if key == "url" && self.has_read(at, has_more) => {
+        match self.labelled().await {
+            Err(NotListed::NoFile(reason) | NotListed::NoReadableFile(reason))
+                if self.has_read(at, has_more) =>
+            {
                 let message = format!(
                     "no file is found, and those that were read are gone: {reason}; their rows stay in the landing zone"
                 );
@@ -151,7 +157,7 @@ impl FileList {
                 self.notices.push(FILES_GONE, "url", message);
                 Ok(Vec::new())
             }
-            found => found,
+            found => Ok(found?),
         }
     }
 
@@ -384,14 +390,13 @@ impl FileList {
             layout.is_some() && file_format::is_meant(&listed.path, &self.config)
         });
         if known.is_empty() {
+            let endings = match self.config.format {
+                FileFormat::Image => ".jpg, .png or another image's, .zip or .tar".to_owned(),
+                _ => file_format::known_endings() + " (archives with `archive.member`)",
+            };
             let reason = format!(
-                "file `{}` does not exist and, below it, none that ends in {} (optionally with .gz or .zst); check the path or set `format`",
-                self.config.url,
-                match self.config.format {
-                    FileFormat::Image => ".jpg, .png or another image's ending, .zip or .tar",
-                    _ =>
-                        ".csv, .tsv, .json, .ndjson, .jsonl or .parquet (or, with `archive.member`, .zip or .tar)",
-                }
+                "file `{}` does not exist and, below it, none that ends in {endings}; check the path or set `format`",
+                self.config.url
             );
             return Err(no_file(reason, unread));
         }
@@ -573,7 +578,7 @@ fn check_is_file(store: &Store, path: &str, key: &str, url: &str) -> Result<(), 
 /// that cannot be read.
 fn no_file(reason: String, unread: Option<String>) -> NotListed {
     match unread {
-        Some(message) => Error::config("url", format!("{reason}; {message}")).into(),
+        Some(message) => NotListed::NoReadableFile(format!("{reason}; {message}")),
         None => NotListed::NoFile(reason),
     }
 }
@@ -586,7 +591,9 @@ fn open_store(key: &str, folder: &str, options: &StoreOptions) -> Result<Store, 
 
 fn unknown(url: &str) -> Error {
     let reason = format!(
-        "the name of `{url}` has no known extension (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, optionally with .gz or .zst); set `format`"
+        "the name of `{url}` has no known extension ({}); {}",
+        file_format::known_endings(),
+        file_format::workbook_remedy(url).unwrap_or("set `format`")
     );
     Error::config("format", reason)
 }

@@ -39,7 +39,7 @@ use url::Url;
 
 pub(crate) use self::new_contents::{check_missing_files, check_new_contents, list_existing};
 use self::{
-    known_columns::KnownColumns,
+    known_columns::{KnownColumns, check_skipped_rows},
     open_file::{EMPTY_FILE, OpenFile, Opened},
     page_builder::Gathered,
     split_texts::SplitTexts,
@@ -91,6 +91,7 @@ fn new_file_list(
         total_timeout: Duration::from_millis(limits.total_timeout_ms),
         ..WebOptions::default()
     };
+    let download = Download::of(config, &web.uncertain_ends, context)?;
     Ok(FileList {
         config: config.clone(),
         options: StoreOptions {
@@ -98,7 +99,7 @@ fn new_file_list(
             ..context.store_options.clone()
         },
         notices: Notices::default(),
-        download: Download::of(config, context)?,
+        download,
     })
 }
 
@@ -137,6 +138,8 @@ struct Files {
     columns: KnownColumns,
     /// Text files that were read to their ends.
     texts: SplitTexts,
+    /// Error of the first sampled file that cannot be opened.
+    unreadable: Option<Error>,
 }
 
 impl Files {
@@ -157,6 +160,7 @@ impl Files {
             marks: Marks::default(),
             columns: KnownColumns::default(),
             texts: SplitTexts::default(),
+            unreadable: None,
         }
     }
 
@@ -168,7 +172,7 @@ impl Files {
 
     /// The next page, with the errors of stores and parsers.
     async fn read_page(&mut self, at: &Position) -> Result<Page, Error> {
-        let (done, begun, pages) = split(at)?;
+        let (done, mut begun, pages) = split(at)?;
         let found = match self.found.take() {
             Some(found) => found,
             None => self.list.look(at, !self.marks.is_empty()).await?,
@@ -186,11 +190,10 @@ impl Files {
         let known = (done, &self.marks);
         let mut unread = Unread::new((found, passed), known, young, &mut self.seen);
         let mut file = unread.first(begun.as_ref())?;
-        let mut begun = begun;
         let mut gathered = Gathered::new(config.batch.rows.get());
         while let Some(now) = file {
             let skip = begun.as_ref().map_or(0, |begun| begun.records);
-            let open = match self.open.take() {
+            let mut open = match self.open.take() {
                 Some(open) if open.mark().url == now.url && open.read == skip => open,
                 _ => {
                     let known = match begun.take() {
@@ -198,10 +201,11 @@ impl Files {
                         None => unread.mark(&now.url).as_ref().map(Known::read),
                     };
                     let policy = Policy::of(config).comparing(self.columns.compares_keys());
-                    match OpenFile::open(now, known, policy, unread.young.now).await? {
+                    let ends = &self.list.options.web.uncertain_ends;
+                    match OpenFile::open(now, known, policy, unread.young.now, ends).await? {
                         Opened::Open(open) => {
-                            let notices = &self.list.notices;
-                            self.columns.check_file(&open, &config.contract, notices)?;
+                            self.columns
+                                .check_file(&open, &config.contract, &self.list.notices)?;
                             *open
                         }
                         Opened::Emptied => {
@@ -218,8 +222,8 @@ impl Files {
                 }
             };
             unread.begin(now, open.mark());
-            let (open, back) = blocking(move || open.page(gathered)).await?;
-            gathered = back;
+            (open, gathered) = blocking(move || open.page(gathered)).await?;
+            self.columns.note_members(&mut open, &self.list);
             if !open.is_over() {
                 let current = Some(open.progress());
                 self.open = Some(open);
@@ -285,11 +289,17 @@ impl Source for Files {
             return Ok(None);
         };
         let config = &self.list.config;
-        let (survey, headers) = sample::survey(survey, config, found).await?;
+        let sampled = sample::survey(survey, config, found).await?;
         let notices = &self.list.notices;
+        check_skipped_rows(notices)?;
         self.columns
-            .note_sample(&headers, &config.contract, notices);
-        Ok(Some(survey))
+            .note_sample(&sampled.headers, &config.contract, notices);
+        self.unreadable = sampled.unreadable;
+        Ok(Some(sampled.survey))
+    }
+
+    fn take_unreadable(&mut self) -> Option<Error> {
+        self.unreadable.take()
     }
 
     fn requests(&self) -> Requests {

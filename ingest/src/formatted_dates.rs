@@ -53,21 +53,17 @@ impl FormattedDates {
         }
     }
 
-    /// Returns true for a warning of the source called `source` that dates land as text, if it names
-    /// none but these columns.
+    /// Returns true for a warning of the source called `source` that dates land as text, if it is
+    /// about these columns alone.
     #[must_use]
     pub fn cover(&self, source: &str, warning: &Warning) -> bool {
         let Some(columns) = self.0.get(source) else {
             return false;
         };
-        let message = warning.message.as_str();
-        let named = columns.iter();
-        let named = named.filter(|name| message.contains(&format!("`{name}` (")));
-        let all = message.matches("` (").count();
+        let mut warned = warning.columns().peekable();
         warning.code == LOOKS_LIKE_DATES
-            && all > 0
-            && named.count() == all
-            && !message.contains(" more column")
+            && warned.peek().is_some()
+            && warned.all(|column| columns.contains(&column.name))
     }
 }
 
@@ -90,7 +86,7 @@ fn own_sources<'a>(config: &'a PipelineConfig, dataset: &'a DatasetConfig) -> Ve
 mod tests {
     use std::sync::Arc;
 
-    use feedline_schemas::config::load;
+    use feedline_schemas::{config::load, report::WarnedColumn};
 
     use super::*;
     use crate::{
@@ -112,12 +108,20 @@ mod tests {
         let text = format!("[pipeline]\nname = \"p\"\n{sources}[dataset]\ntarget = \"y\"\n{keys}");
         let config = load("p.toml", &text, &[]).unwrap().config;
         let found = FormattedDates::new(&config);
-        let message = "`Date` (`31/12/2024`; `%d/%m/%Y` fits all): dates land as text";
-        let warning = Warning::new(LOOKS_LIKE_DATES, message);
-        let other = Warning::new("local_times", message);
+        // Columns decide, whatever the message has.
+        let about = |code: &str, names: &[&str]| {
+            let columns = names.iter().map(|name| WarnedColumn::new(name));
+            Warning::new(code, "dates land as text").with_columns(columns.collect())
+        };
+        let warning = about(LOOKS_LIKE_DATES, &["Date"]);
+        let others = [
+            about("local_times", &["Date"]),
+            about(LOOKS_LIKE_DATES, &["Date", "Day"]),
+            about(LOOKS_LIKE_DATES, &[]),
+        ];
         let names = ["a", "b", "c"].into_iter();
         let names = names.filter(|name| {
-            assert!(!found.cover(name, &other));
+            assert!(others.iter().all(|other| !found.cover(name, other)));
             found.cover(name, &warning)
         });
         names.collect()

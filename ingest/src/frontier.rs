@@ -21,7 +21,7 @@ pub(crate) mod discovery;
 mod waiting_urls;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -98,7 +98,9 @@ impl Frontier {
         Some(found)
     }
 
-    /// Adds the discoveries that `files` have, and removes the first `asked` URLs, which were fetched.
+    /// Adds the discoveries that `files` have, and removes the first `asked` URLs, which were fetched:
+    /// all of them without this number. Returns those of them whose numbers are in `wanted`, which is
+    /// in order.
     ///
     /// # Errors
     /// [`Error::Landed`] for a damaged or absent file, [`Error::Log`] if the log counts more URLs
@@ -107,29 +109,44 @@ impl Frontier {
         &mut self,
         landing: &Store,
         files: &[DataFile],
-        asked: u64,
-    ) -> Result<(), Error> {
+        asked: Option<u64>,
+        wanted: &[u64],
+    ) -> Result<BTreeMap<u64, Discovery>, Error> {
+        let mut taken = BTreeMap::new();
+        let end = asked.unwrap_or(u64::MAX);
         for file in files {
             for found in read(landing, file).await? {
                 self.push(&found);
                 // Fetched URLs need not be held until the complete log has been read.
-                if self.next < asked {
-                    self.pop();
+                if self.next < end {
+                    self.pop_fetched(wanted, &mut taken);
                 }
             }
         }
-        while self.next < asked {
-            if self.pop().is_none() {
-                return Err(Error::Log {
-                    url: landing.url_of("log"),
-                    reason: format!(
-                        "it counts {asked} fetched URLs, but its frontier files hold {}",
-                        self.next
-                    ),
-                });
-            }
+        while self.next < end && self.pop_fetched(wanted, &mut taken) {}
+        match asked {
+            Some(asked) if self.next < asked => Err(Error::Log {
+                url: landing.url_of("log"),
+                reason: format!(
+                    "it counts {asked} fetched URLs, but its frontier files hold {}",
+                    self.next
+                ),
+            }),
+            _ => Ok(taken),
         }
-        Ok(())
+    }
+
+    /// Takes the next URL off the waiting list, and adds it to `taken` if its number is `wanted`.
+    /// Returns false if no URL waits.
+    fn pop_fetched(&mut self, wanted: &[u64], taken: &mut BTreeMap<u64, Discovery>) -> bool {
+        let number = self.next;
+        let Some(found) = self.pop() else {
+            return false;
+        };
+        if wanted.binary_search(&number).is_ok() {
+            taken.insert(number, found);
+        }
+        true
     }
 }
 

@@ -4,13 +4,13 @@ use feedline_http::without_users_of_urls;
 use feedline_schemas::{
     config::{CsvConfig, PaginationKind, SourceConfig},
     record::{join_path, split_path},
-    report::Warning,
+    report::{WarnedColumn, Warning},
 };
 
 use crate::{
     csv_header::NO_COMMON_COLUMN,
     file_list::OF_ONE_RUN,
-    html::{SELECTOR_WITHOUT_MATCH, shown_column},
+    html::SELECTOR_WITHOUT_MATCH,
     infer,
     rest::graphql::effective,
     source_table::unit_of,
@@ -20,9 +20,6 @@ use crate::{
         is_end,
     },
 };
-
-/// Code of the warning about values that do not fit the type of their column.
-const ODD_VALUES: &str = "odd_values";
 
 /// Beginning of the codes of warnings about the format of pages.
 const DECIDED_FORMAT: &str = "response_is_";
@@ -59,19 +56,16 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
         _ => true,
     };
-    let is_odd = |warning: &Warning| warning.code == ODD_VALUES;
-    let has_fate = |warning: &&Warning| {
-        !is_odd(warning) || infer::is_about_odd_values(&warning.message, config.contract.types)
-    };
     let has_csv = |warning: &&Warning| {
         warning.code != infer::CSV_NOT_USED || config.csv != CsvConfig::default()
     };
     let has_column = |warning: &&Warning| {
-        let mut columns = config.page.columns.iter();
-        let is_named = |(name, place): (&String, &String)| {
-            warning.message.contains(&shown_column(name, place))
+        let has_selector = |column: &WarnedColumn| {
+            let selector = config.page.columns.get(&column.name);
+            selector.is_some_and(|selector| column.values.first() == Some(selector))
         };
-        warning.code != SELECTOR_WITHOUT_MATCH || columns.any(is_named)
+        let is_about_selector = warning.code == SELECTOR_WITHOUT_MATCH;
+        !is_about_selector || warning.findings.is_empty() || warning.columns().any(has_selector)
     };
     let is_open = |warning: &&Warning| {
         let mut declared = config
@@ -79,11 +73,11 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
             .column
             .keys()
             .chain(&config.contract.required);
-        let is_named = |name: &str| warning.message.contains(&format!("`{name}`"));
         // Of NDJSON the first keys of paths are named.
         let is_open = |name: &String| {
             let keys = split_path(name);
-            !is_named(name) && !is_named(&join_path(keys.first().map(String::as_str)))
+            let first = join_path(keys.first().map(String::as_str));
+            !warning.is_about(name) && !warning.is_about(&first)
         };
         warning.code != NO_COMMON_COLUMN || declared.all(is_open)
     };
@@ -95,21 +89,25 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         .iter()
         .filter(|warning| !OF_ONE_RUN.contains(&warning.code.as_str()))
         .filter(holds)
-        .filter(has_fate)
         .filter(has_csv)
         .filter(has_column)
         .filter(is_open)
-        .filter(|warning| infer::has_open_columns(warning, config))
-        .filter(|warning| infer::has_open_version(warning, config))
-        .map(|warning| infer::follow_settings(without_users(warning.clone()), config))
-        .filter_map(|warning| infer::follow_missing_words(warning, config))
-        .filter_map(|warning| infer::follow_rounded_digits(warning, config))
+        .filter_map(|warning| infer::hold_under(config, without_users(warning.clone())))
         .collect()
 }
 
 /// A warning without users and passwords of URLs, which those of earlier releases may have.
 pub(crate) fn without_users(mut warning: Warning) -> Warning {
-    warning.message = without_users_of_urls(&warning.message).into_owned();
+    let masked = |text: &mut String| *text = without_users_of_urls(text).into_owned();
+    masked(&mut warning.message);
+    for column in warning
+        .findings
+        .iter_mut()
+        .flat_map(|finding| &mut finding.columns)
+    {
+        masked(&mut column.found);
+        column.values.iter_mut().for_each(masked);
+    }
     warning
 }
 
@@ -122,25 +120,46 @@ mod tests {
     use super::*;
 
     fn warning(code: &str, message: &str) -> Warning {
-        Warning {
-            code: code.into(),
-            message: message.into(),
-            key: None,
-        }
+        Warning::new(code, message)
     }
 
     #[test]
     fn advice_about_dates_follows_the_settings() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
-        let advice = "`day` (`31/01/2020`): dates land as text; to have dates name the format";
-        let landed = [Warning::new("looks_like_dates", advice).with_key("contract.dates")];
+        let landed_under = |config: &SourceConfig| {
+            let mut survey = infer::Survey::new(config);
+            let entries = vec![("day".to_owned(), Value::Cell("31/01/2020".to_owned()))];
+            survey.add(&Record::Value(Value::Object(entries)));
+            survey.infer(config).warnings
+        };
+        let landed = landed_under(&config);
+        assert_eq!(landed[0].code, "looks_like_dates");
         assert_eq!(holding(&config, &landed), landed);
+        // Advice that was given under a format is followed by another format.
+        config.contract.dates = vec!["%d.%m.%Y".into()];
+        let under_other = landed_under(&config);
+        assert_eq!(holding(&config, &under_other), under_other);
+        config.contract.dates = vec!["%d.%m.%Y".into(), "%d/%m/%Y".into()];
+        for landed in [landed, under_other] {
+            let held = holding(&config, &landed);
+            let begin = "`day` (`31/01/2020`;";
+            let reset = "; `contract.dates` is set, but a column keeps its type";
+            let message = &held[0].message;
+            assert!(message.starts_with(begin), "{held:?}");
+            assert!(message.contains(reset), "{held:?}");
+        }
+    }
+
+    #[test]
+    fn a_warning_about_columns_of_an_earlier_release_holds_unchanged() {
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         config.contract.dates = vec!["%d/%m/%Y".into()];
-        let held = holding(&config, &landed);
-        assert!(
-            held[0].message.contains("`contract.dates` is set, but"),
-            "{held:?}"
-        );
+        let codes = infer::TYPE_WARNINGS.iter();
+        let codes = codes.filter(|code| !["csv_not_used", "version_is_number"].contains(*code));
+        let landed: Vec<Warning> = codes
+            .map(|code| warning(code, "`a` (`1`): it is"))
+            .collect();
+        assert_eq!(holding(&config, &landed), landed);
     }
 
     #[test]
@@ -150,8 +169,14 @@ mod tests {
             "file_copied",
             "`http://u:canary@h/a` is equal to `http://u:canary@h/b`",
         );
+        let column = WarnedColumn {
+            values: vec!["http://u:canary@h/a".to_owned()],
+            ..WarnedColumn::with_found("u", "`http://u:canary@h/a`")
+        };
+        let landed = landed.with_columns(vec![column]);
         let held = holding(&config, &[landed]);
         assert_eq!(held[0].message, "`http://h/a` is equal to `http://h/b`");
+        assert!(!format!("{held:?}").contains("canary"), "{held:?}");
     }
 
     #[test]
@@ -174,7 +199,14 @@ mod tests {
     fn a_warning_about_a_selector_holds_as_long_as_the_column_has_it() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let message = "`n` (`i.price`) has no value in any of 2 rows";
-        let landed = [warning("selector_without_match", message)];
+        // The last one is behind those that keep their words.
+        let columns = ["m"; 30].into_iter().chain(["n"]);
+        let columns = columns.map(|name| WarnedColumn {
+            values: vec!["i.price".to_owned()],
+            ..WarnedColumn::with_found(name, "i.price")
+        });
+        let landed = warning("selector_without_match", message).with_columns(columns.collect());
+        let landed = [landed];
         assert!(holding(&config, &landed).is_empty());
         let mut set = |place: &str| {
             let columns = [("n".to_owned(), place.to_owned())];
@@ -206,7 +238,8 @@ mod tests {
     fn a_warning_about_files_without_a_common_column_holds_until_one_is_declared() {
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let message = "the header of `in/b.csv` has no column of other files: `x`, `y`; it lands";
-        let landed = [warning(NO_COMMON_COLUMN, message)];
+        let columns = ["x", "y"].map(WarnedColumn::new);
+        let landed = [warning(NO_COMMON_COLUMN, message).with_columns(columns.into())];
         config.contract.required = vec!["in".to_owned()];
         assert_eq!(holding(&config, &landed), landed);
         for name in ["y", "x.id"] {

@@ -8,15 +8,18 @@
 //! to all of them alike.
 //!
 //! Other media types, pages disallowed by robots.txt and absent pages are counted as skipped.
-//! Failures become rejects, also that of the robots.txt of a page. An unreachable start page, or a
-//! host that fails five times in a row, stops the run. A later run resumes it from the last commit.
+//! Failures become rejects, also that of the robots.txt of a page. A run after the crawl requests those
+//! pages again that may be available by then ([`failed_pages`]). An unreachable start page, or a host
+//! that fails five times in a row, stops the run. A later run resumes it from the last commit.
 
 mod address;
 mod article;
 mod canonical;
+pub(crate) mod failed_pages;
 mod fetcher;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod headless_tables;
 mod invalid_bytes;
 mod link_policy;
 mod nesting;
@@ -44,18 +47,20 @@ use async_trait::async_trait;
 use feedline_http::{SecretMasks, redacted};
 use feedline_readers::record::Record;
 use feedline_schemas::{
-    commit::{PageRun, Position},
+    commit::{FailedPages, PageRun, Position},
     config::{PageExtract, SourceConfig},
     count::counted,
-    report::Warning,
 };
 use feedline_storage::Store;
 use url::Url;
 
+pub(crate) use self::selector_drift::SELECTOR_WITHOUT_MATCH;
 use self::{
     address::{Patterns, normalized},
     canonical::Canonicals,
+    failed_pages::FailedVisits,
     fetcher::PageFetcher,
+    headless_tables::HeadlessTables,
     invalid_bytes::InvalidBytes,
     link_policy::{LinkPolicy, skip},
     reader::{Contents, Readers, Rules},
@@ -82,10 +87,10 @@ use crate::{
 const CHUNK: u64 = 32;
 /// Pages parsed concurrently: each may take many times its size of memory.
 const READERS: usize = 4;
-/// Code of the warning about columns without a value in any row.
-pub(crate) const SELECTOR_WITHOUT_MATCH: &str = "selector_without_match";
 /// Consecutive failures after which a host counts as down.
 const DOWN_AFTER: u32 = 5;
+/// Reason for a page without a record that failed before and has failed again: it is a reject already.
+const FAILED_AGAIN: &str = "failed_again";
 
 /// Opens the site that `config` describes.
 ///
@@ -123,9 +128,11 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         drift: Drift::default(),
         canonicals: Canonicals::default(),
         invalid_bytes: InvalidBytes::default(),
+        headless_tables: HeadlessTables::default(),
         sitemap_warnings: SitemapWarnings::default(),
         robots_warnings: RobotsWarnings::default(),
         failures: HashMap::new(),
+        failed: FailedVisits::default(),
         landed: 0,
         empty_rows: 0,
         failure: None,
@@ -167,10 +174,13 @@ struct Crawl {
     drift: Drift,
     canonicals: Canonicals,
     invalid_bytes: InvalidBytes,
+    headless_tables: HeadlessTables,
     sitemap_warnings: SitemapWarnings,
     robots_warnings: RobotsWarnings,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
+    /// Pages that later runs request again.
+    failed: FailedVisits,
     /// Records so far, including those of earlier runs.
     landed: u64,
     /// Rows in which no column has a value.
@@ -193,6 +203,7 @@ impl Source for Crawl {
             } => *page,
             // Once more, from the first URL on.
             Position::Done { .. } if std::mem::take(&mut self.is_anew) => 0,
+            Position::Done { .. } if self.begin_pass() => self.walk.frontier.next(),
             Position::Done { .. } => {
                 return Ok(Page {
                     records: Vec::new(),
@@ -209,13 +220,14 @@ impl Source for Crawl {
             "a crawl is asked for the pages in their order"
         );
         let (records, mut crawled) = self.chunk().await?;
-        if self.walk.frontier.next() == self.walk.frontier.len() {
-            if self.landed == 0 {
+        if self.is_over() {
+            if self.landed == 0 && !self.failed.may_land_records() {
                 return Err(self.nothing(&crawled));
             }
-            crawled.warnings.extend(self.warn_of_unmatched());
+            let unmatched = self.drift.warn_of_unmatched(&self.config.page, self.landed);
+            crawled.warnings.extend(unmatched);
             self.sitemap_warnings.finish();
-            self.robots_warnings.finish();
+            self.robots_warnings.finish(self.failed.has_recovered());
         }
         Ok(self.page(records, crawled))
     }
@@ -224,20 +236,25 @@ impl Source for Crawl {
         let Some(last) = &resumed.last else {
             return Ok(());
         };
-        let asked = match &last.state.position {
-            Position::Start => 0,
+        let position = &last.state.position;
+        let mut failed = position.failed_pages().cloned().unwrap_or_default();
+        let asked = match position {
+            Position::Start => Some(0),
             Position::Page {
                 page, cursor: None, ..
-            } => *page,
+            } => Some(*page),
             Position::Done { .. } if !self.config.crawl.refresh.is_never() => {
                 self.is_anew = true;
-                0
+                // It requests all pages.
+                failed = FailedPages::default();
+                Some(0)
             }
             // No URL is left.
-            Position::Done { .. } => return Ok(()),
+            Position::Done { .. } if failed.numbers.is_empty() => return Ok(()),
+            Position::Done { .. } => None,
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
         };
-        if asked > 0 {
+        if asked != Some(0) {
             self.sitemap_warnings.resume();
             self.robots_warnings.resume();
         }
@@ -248,8 +265,10 @@ impl Source for Crawl {
             self.site_mut().remember(validators);
         }
         // A repeated crawl visits every URL that it ever found, and those that it finds now.
-        let files = &resumed.frontier;
-        self.walk.frontier.restore(landing, files, asked).await
+        let (frontier, files) = (&mut self.walk.frontier, &resumed.frontier);
+        let restored = frontier.restore(landing, files, asked, &failed.numbers);
+        self.failed = FailedVisits::restore(&failed, restored.await?);
+        Ok(())
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {
@@ -286,24 +305,49 @@ fn other_type() -> Error {
 impl Crawl {
     fn page(&self, records: Vec<Record>, crawled: Crawled) -> Page {
         let next = self.walk.frontier.next();
+        let run = PageRun {
+            failed_pages: Box::new(self.failed.state(self.is_over())),
+            ..PageRun::default()
+        };
         Page {
             records,
-            next: if next == self.walk.frontier.len() {
+            next: if self.is_over() {
                 Position::Done {
                     pages: next,
                     files: Vec::new(),
-                    run: PageRun::default(),
+                    run,
                 }
             } else {
                 Position::Page {
                     page: next,
                     cursor: None,
-                    run: PageRun::default(),
+                    run,
                 }
             },
             crawled: Some(crawled),
             parts: Vec::new(),
         }
+    }
+
+    /// Returns true if no URL waits, neither of the frontier nor of a pass over failed pages.
+    fn is_over(&self) -> bool {
+        self.is_frontier_over() && self.failed.is_over()
+    }
+
+    fn is_frontier_over(&self) -> bool {
+        self.walk.frontier.next() == self.walk.frontier.len()
+    }
+
+    /// Begins a pass over the failed pages of a complete crawl; a repeated crawl has none. Returns false
+    /// if there are no such pages.
+    fn begin_pass(&mut self) -> bool {
+        let is_never = self.config.crawl.refresh.is_never();
+        if !is_never || !self.failed.begin_pass(self.walk.frontier.len()) {
+            return false;
+        }
+        self.sitemap_warnings.resume();
+        self.robots_warnings.begin_pass();
+        true
     }
 
     /// The client, before the first request.
@@ -317,10 +361,16 @@ impl Crawl {
         let site = &self.visitor.site;
         let most = CHUNK.min(self.config.batch.pages.get());
         let most = site.left().map_or(most, |left| most.min(left).max(1));
-        let frontier = &mut self.walk.frontier;
-        let count = most.min(frontier.len() - frontier.next());
         let is_ahead = site.left().is_none();
-        let visits = self.ahead.take(&self.visitor, frontier, count, is_ahead);
+        // Links of a page that failed before are followed before the next such page.
+        let is_retry = self.is_frontier_over();
+        let most = if is_retry { 1 } else { most };
+        let (frontier, ahead) = match is_retry {
+            true => (&mut self.failed.waiting, &mut self.failed.ahead),
+            false => (&mut self.walk.frontier, &mut self.ahead),
+        };
+        let count = most.min(frontier.len() - frontier.next());
+        let visits = ahead.take(&self.visitor, frontier, count, is_ahead);
         let (visits, stopped) = visits.await;
         match stopped {
             // Results before a host that asks for a delay are kept: the next call gets the delay
@@ -331,29 +381,34 @@ impl Crawl {
         }
         let (mut records, mut crawled) = (Vec::new(), Crawled::default());
         for (visit, kept) in visits {
-            self.take(visit, &mut records, &mut crawled)?;
+            self.take(visit, is_retry, &mut records, &mut crawled)?;
             kept.into_iter().for_each(|kept| self.kept.push(kept));
         }
         Ok((records, crawled))
     }
 
+    /// Processes the visit to the next URL: of the pass over failed pages if it is a retry, and
+    /// otherwise of the frontier.
     fn take(
         &mut self,
         visit: Visit,
+        is_retry: bool,
         records: &mut Vec<Record>,
         crawled: &mut Crawled,
     ) -> Result<(), Error> {
-        let at = self
-            .walk
-            .frontier
-            .pop()
-            .expect("a URL that was visited was waiting");
+        let frontier = &mut self.walk.frontier;
+        let number = frontier.next();
+        let popped = match is_retry {
+            true => self.failed.pop(),
+            false => frontier.pop().map(|at| (number, at)),
+        };
+        let (number, at) = popped.expect("a URL that was visited was waiting");
         crawled.urls += 1;
         let host = Url::parse(&at.url)
             .ok()
             .and_then(|url| url.host_str().map(ToOwned::to_owned));
         let host = host.unwrap_or_default();
-        let visit = self.walk.skip_denied_failure(&at, visit);
+        let visit = self.walk.skip_denied_failure(&at, visit, is_retry);
         if !matches!(
             visit,
             Visit::Failed {
@@ -363,29 +418,15 @@ impl Crawl {
         ) {
             self.failures.remove(&host);
         }
+        if !matches!(visit, Visit::Failed { .. }) {
+            self.failed.remove(number);
+        }
         if at.is_sitemap {
             self.sitemap_warnings.look(&at.url, &visit);
         }
         match visit {
             Visit::Page(contents, validator) => {
-                self.note(&at.url, validator, crawled);
-                self.walk.links(&at, &contents.links, crawled);
-                if !matches!(contents.skipped, Some("links_only" | "noindex")) {
-                    self.alarm(&at.url, &contents.records);
-                }
-                self.warn_of_page(&at.url, &contents, crawled);
-                let count = |is: fn(&Record) -> bool| {
-                    let records = contents.records.iter();
-                    records.filter(|record| is(record)).count() as u64
-                };
-                self.landed += count(|record| matches!(record, Record::Value(_)));
-                self.empty_rows += count(
-                    |record| matches!(record, Record::Bad { reason, .. } if *reason == EMPTY_ROW),
-                );
-                records.extend(contents.records);
-                if let Some(reason) = contents.skipped {
-                    skip(crawled, reason);
-                }
+                self.take_page(&at, contents, validator, records, crawled);
             }
             Visit::Sitemap(sitemap, validator) => {
                 self.take_sitemap(&at, &sitemap, validator, crawled);
@@ -397,7 +438,8 @@ impl Crawl {
                 error,
                 is_transient,
             } => {
-                if is_transient {
+                // A page that fails in every run must not hold back the others.
+                if is_transient && !is_retry {
                     let failures = self.failures.entry(host.clone()).or_default();
                     *failures += 1;
                     if at.is_start || *failures >= DOWN_AFTER {
@@ -407,15 +449,50 @@ impl Crawl {
                 if reason == ROBOTS_UNREACHABLE {
                     self.robots_warnings.count(&host);
                 }
-                self.failure = Some(error.to_string());
+                let detail = error.to_string();
+                self.failure = Some(detail.clone());
+                let raw = at.url.to_string();
+                if self.failed.add(number, at, reason) {
+                    tracing::debug!(source = %self.config.name, url = raw, detail, "the page failed again");
+                    skip(crawled, FAILED_AGAIN);
+                    return Ok(());
+                }
                 records.push(Record::Bad {
-                    raw: at.url.into(),
+                    raw,
                     reason,
-                    detail: error.to_string(),
+                    detail,
                 });
             }
         }
         Ok(())
+    }
+
+    /// Adds the records and links of a page.
+    fn take_page(
+        &mut self,
+        at: &Discovery,
+        contents: Contents,
+        validator: Option<Validator>,
+        records: &mut Vec<Record>,
+        crawled: &mut Crawled,
+    ) {
+        self.note(&at.url, validator, crawled);
+        self.walk.links(at, &contents.links, crawled);
+        if !matches!(contents.skipped, Some("links_only" | "noindex")) {
+            self.alarm(&at.url, &contents.records);
+        }
+        self.warn_of_page(&at.url, &contents, crawled);
+        let count = |is: fn(&Record) -> bool| {
+            let records = contents.records.iter();
+            records.filter(|record| is(record)).count() as u64
+        };
+        self.landed += count(|record| matches!(record, Record::Value(_)));
+        self.empty_rows +=
+            count(|record| matches!(record, Record::Bad { reason, .. } if *reason == EMPTY_ROW));
+        records.extend(contents.records);
+        if let Some(reason) = contents.skipped {
+            skip(crawled, reason);
+        }
     }
 
     /// Adds the URLs of a sitemap.
@@ -462,31 +539,8 @@ impl Crawl {
         }
         let invalid = self.invalid_bytes.count(url, contents);
         crawled.warnings.extend(invalid);
-    }
-
-    /// Warns of columns without a value in any row.
-    fn warn_of_unmatched(&self) -> Option<Warning> {
-        let page = &self.config.page;
-        if page.extract != PageExtract::Rows {
-            return None;
-        }
-        let names = self.drift.never_matched(self.landed).into_iter();
-        let columns = names.filter_map(|name| {
-            let place = page.columns.get(name)?;
-            Some(shown_column(name, place))
-        });
-        let columns: Vec<String> = columns.collect();
-        let have = match columns.len() {
-            0 => return None,
-            1 => "has",
-            _ => "have",
-        };
-        let message = format!(
-            "{} {have} no value in any of {}, so only nulls land; correct the selector in `page.columns`",
-            columns.join(", "),
-            counted(self.landed, "row")
-        );
-        Some(Warning::new(SELECTOR_WITHOUT_MATCH, message).with_key("page.columns"))
+        let headless = self.headless_tables.add(url, contents.headless_tables);
+        crawled.warnings.extend(headless);
     }
 
     /// Error of a crawl without any record.
@@ -511,6 +565,15 @@ impl Crawl {
                 "`page.rows` = `{rows}` matches {} on them, and no selector of `page.columns` finds a value in any",
                 counted(empty, "row")
             ),
+            (None, _) if self.config.page.extract == PageExtract::Tables => {
+                match self.headless_tables.count() {
+                    0 => "they have no table with a header and rows, or may not be fetched".into(),
+                    count => format!(
+                        "{} on them without a header (a first row of `th` cells, or a `thead`), and none with one and rows below it; set `page.extract = \"rows\"` with `page.rows` and `page.columns`",
+                        counted(count, "table")
+                    ),
+                }
+            }
             (None, _) => "they have no text or rows, or may not be fetched".into(),
         };
         Error::Body {
@@ -522,9 +585,4 @@ impl Crawl {
             ),
         }
     }
-}
-
-/// A column and its place in a row, for a message.
-pub(crate) fn shown_column(name: &str, place: &str) -> String {
-    format!("`{name}` (`{place}`)")
 }

@@ -14,6 +14,7 @@ mod column_counts;
 mod decide;
 mod decimal_signs;
 mod distinct_values;
+mod held_advice;
 mod inferred;
 mod kind;
 mod landed_types;
@@ -40,16 +41,11 @@ use feedline_schemas::{config::SourceConfig, record::push_key};
 use self::survey::is_nested;
 pub(crate) use self::{
     distinct_values::DistinctValues,
+    held_advice::hold_under,
     inferred::{Inferred, LandedTypes, Types},
-    missing_words::follow_missing_words,
     new_column_warnings::add_column_warning,
-    rounded_digits::follow_rounded_digits,
     survey::Survey,
-    type_warnings::{
-        CSV_NOT_USED, LOOKS_LIKE_DATES, MIXED_TYPES, TYPE_WARNINGS, follow_settings,
-        has_open_columns, is_about_odd_values,
-    },
-    version_numbers::has_open_version,
+    type_warnings::{CSV_NOT_USED, LOOKS_LIKE_DATES, MIXED_TYPES, TYPE_WARNINGS},
 };
 pub use self::{
     inferred::{LargeIntegers, NumberEvidence, SeparatorSamples},

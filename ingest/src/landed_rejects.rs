@@ -17,10 +17,20 @@ pub struct LandedReject {
     pub row: u64,
     /// A fixed word, such as `type_conflict`.
     pub reason: String,
+    /// Column that it is about; empty where it is about the record as a whole.
+    pub column: String,
     /// Place and details.
     pub detail: String,
     /// The record as text.
     pub raw: String,
+}
+
+impl LandedReject {
+    /// The record as an example in a report: its reason, the details and the record.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        rejects::describe(&self.reason, &self.detail, &self.raw)
+    }
 }
 
 /// Reads the rejected records of `source` that `landed` names, in the order of its batches.
@@ -33,7 +43,13 @@ pub async fn landed_rejects(
     landed: &Landed,
 ) -> Result<Vec<LandedReject>, Error> {
     let landing = landing(root, source);
-    let columns = [system::ROW, rejects::REASON, rejects::DETAIL, rejects::RAW];
+    let columns = [
+        system::ROW,
+        rejects::REASON,
+        rejects::PATH,
+        rejects::DETAIL,
+        rejects::RAW,
+    ];
     let mut found = Vec::new();
     for entry in &landed.entries {
         for file in &entry.rejects {
@@ -44,9 +60,10 @@ pub async fn landed_rejects(
                 };
                 let rows = batch.column_by_name(system::ROW);
                 let rows = rows.and_then(|column| column.as_primitive_opt::<UInt32Type>());
-                let (Some(rows), Some(reasons), Some(details), Some(raws)) = (
+                let (Some(rows), Some(reasons), Some(paths), Some(details), Some(raws)) = (
                     rows,
                     text(rejects::REASON),
+                    text(rejects::PATH),
                     text(rejects::DETAIL),
                     text(rejects::RAW),
                 ) else {
@@ -59,6 +76,7 @@ pub async fn landed_rejects(
                     sequence: entry.sequence.get(),
                     row: rows.value(row).into(),
                     reason: reasons.value(row).to_owned(),
+                    column: paths.value(row).to_owned(),
                     detail: details.value(row).to_owned(),
                     raw: raws.value(row).to_owned(),
                 }));

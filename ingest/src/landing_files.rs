@@ -41,7 +41,7 @@ use tracing::info;
 pub(crate) use self::inventory::LandingInventory;
 use self::{
     folders::{ORPHANS, names, sequence_of},
-    inventory::MISSING,
+    inventory::FileFault,
 };
 use crate::{
     error::Error,
@@ -97,18 +97,15 @@ pub(crate) async fn tidy(
     let moved = move_unnamed(landing, next, &unnamed, ORPHANS).await?;
     let warning = (!moved.is_empty()).then(|| {
         let bytes: u64 = moved.iter().map(|file| file.bytes).sum();
-        Warning {
-            code: "files_moved_to_orphans".to_owned(),
-            message: format!(
-                "{} of {bytes} bytes that no log entry names went to `{}`: a run was killed before its entry was there, or two ran at once; all that has landed is still in its place",
-                match moved.len() {
-                    1 => "a file".to_owned(),
-                    many => format!("{many} files"),
-                },
-                landing.url_of(ORPHANS)
-            ),
-            key: None,
-        }
+        let message = format!(
+            "{} of {bytes} bytes that no log entry names went to `{}`: a run was killed before its entry was there, or two ran at once; all that has landed is still in its place",
+            match moved.len() {
+                1 => "a file".to_owned(),
+                many => format!("{many} files"),
+            },
+            landing.url_of(ORPHANS)
+        );
+        Warning::new("files_moved_to_orphans", message)
     });
     match bad {
         Some(error) => Err(error),
@@ -193,7 +190,7 @@ pub(crate) async fn report_damage(
         .extend(inventory.bad.into_iter().map(|bad| Damage {
             path: bad.file.path,
             entry: bad.sequence,
-            reason: bad.reason,
+            reason: bad.fault.to_string(),
         }));
     Ok(())
 }
@@ -222,7 +219,7 @@ async fn bring_back(landing: &Store, inventory: &mut LandingInventory) -> Result
             info!(%path, "a landed file was missing and was restored from a copy");
             continue;
         }
-        let is_back = file.reason == MISSING
+        let is_back = file.fault == FileFault::Missing
             && match landing.size(path).await {
                 Err(e) if e.is_not_found() => false,
                 size => size? == *bytes,

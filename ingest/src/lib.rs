@@ -126,6 +126,7 @@ mod supersede;
 mod superseded_files;
 #[cfg(test)]
 mod testing;
+mod uncertain_end;
 mod validators;
 mod verify;
 mod warnings;
@@ -152,7 +153,7 @@ pub use self::{
     repair::repair,
     rest::{Suggestion, suggest},
     resume::resume,
-    run::{IngestEnd, JUDGED_AFTER, ingest, ingest_all, replay::replay},
+    run::{IngestEnd, READ_REJECTS, ingest, ingest_all, replay::replay},
     schedule::{ScheduleStatus, Scheduler, ServedSource},
     status::{mask_message, mask_secrets, status, status_with_lag},
     verify::verify,

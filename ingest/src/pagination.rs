@@ -39,6 +39,9 @@ const REMEMBERED: usize = 1 << 20;
 /// Pages in succession with the records of earlier pages, under ever new cursors, that are an error.
 const REPEATED_PAGES: u64 = 3;
 
+/// Cursors with which APIs mark their last page, besides those that end the pages.
+const END_MARKS: [&str; 4] = ["0", "-1", "null", "none"];
+
 /// Walks the pages of one source.
 #[derive(Debug)]
 pub(crate) struct Paginator {
@@ -493,11 +496,12 @@ impl Paginator {
         }
         match self.remember(Hash128::of(next.as_bytes()), page + 1) {
             Some(earlier) => Err(self.wrong(format!(
-                "the cursor after page {} is `{}`, which already asked for page {}: its pagination goes in circles{}; check `pagination`",
+                "the cursor after page {} is `{}`, which already asked for page {}: its pagination goes in circles{}{}; check `pagination`",
                 self.page_number(page),
                 self.shown(next),
                 self.page_number(earlier),
-                self.ignored_param()
+                self.ignored_param(),
+                self.end_mark(next)
             ))),
             None => Ok(()),
         }
@@ -530,6 +534,19 @@ impl Paginator {
                 format!(", or the API ignores the query parameter `{cursor_param}`")
             }
             _ => String::new(),
+        }
+    }
+
+    /// Another cause of a cursor that comes back, where it looks like a mark of the last page.
+    fn end_mark(&self, next: &str) -> &'static str {
+        let kind = self.config.way.kind();
+        let is_cursor = matches!(kind, PaginationKind::Cursor | PaginationKind::HeaderCursor);
+        let mut marks = END_MARKS.iter();
+        match is_cursor && marks.any(|mark| next.eq_ignore_ascii_case(mark)) {
+            true => {
+                ", or the API marks its last page by this cursor (null, `false`, an empty text or none at all end the pages: name a flag of further pages in `pagination.has_more_path`)"
+            }
+            false => "",
         }
     }
 

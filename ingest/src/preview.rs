@@ -75,7 +75,7 @@ pub struct SourcePreview {
     /// One of them: reason, details and record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sample: Option<String>,
-    /// Error that would end a run in these records.
+    /// Error that would end a run: in these records, or at a sampled file that cannot be opened, if nothing has landed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
     /// Number of records that are equal to one before, up to the 10,000th distinct one.
@@ -257,13 +257,13 @@ async fn look(
     let read = source.next_page(&Position::Start).await;
     let mut page = read.inspect_err(|_| *remedies = source.remedies())?;
     let mut is_first_all = matches!(page.next, Position::Done { .. });
-    let sample = match is_first_all || config.infer.rows.get() == 0 {
+    let sample = match is_first_all {
         true => None,
-        false => {
-            let survey = Survey::new(config).counting_distinct();
-            source.survey(survey).await?
-        }
+        false => take_sample(source.as_mut(), config).await?,
     };
+    // A file that has landed is not read again.
+    let unreadable = source.take_unreadable().filter(|_| landed.is_none());
+    let unreadable = unreadable.map(|error| error.to_string());
     let has_sample = sample.as_ref().is_some_and(|survey| survey.rows() > 0);
     // A row with `fetch` is a download.
     if unit_of(config) == ReadUnit::File && !has_sample && config.fetch.is_none() {
@@ -318,7 +318,7 @@ async fn look(
         if unit_of(&config) == ReadUnit::Page && landed.is_none() && !preview.is_all {
             preview.qualify_types();
         }
-        preview.stop = stop.or(preview.stop.take());
+        preview.stop = stop.or(preview.stop.take()).or(unreadable);
         preview.mask(&masks);
         Ok(preview)
     })
@@ -336,6 +336,17 @@ async fn open_restored(
         landed.restore_columns(source.as_mut(), config).await?;
     }
     Ok(source)
+}
+
+/// Samples all records of a source that can look ahead, unless its configuration wants no sample.
+async fn take_sample(
+    source: &mut dyn Source,
+    config: &SourceConfig,
+) -> Result<Option<Survey>, Error> {
+    match config.infer.rows.get() {
+        0 => Ok(None),
+        _ => source.survey(Survey::new(config).counting_distinct()).await,
+    }
 }
 
 /// Adds the records of the next files to a first page: a text is a file of one record, and the

@@ -3,39 +3,8 @@
 //! Most records follow each other by one line. So a place is kept for the first record of a part of
 //! a file only, and it holds for the others if the part ends in the line that this gives.
 
-use feedline_readers::file_format::Kind;
+use feedline_readers::{file_format::Kind, rows::RecordPlace};
 use feedline_schemas::commit::FilePart;
-
-/// Place of a record in its file, such as `line 7`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordPlace {
-    noun: &'static str,
-    number: u64,
-}
-
-impl RecordPlace {
-    /// Parses a place as readers describe it; `None` for one that is no number of lines, rows or
-    /// elements of the file itself.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (noun, number) = text.split_once(' ')?;
-        let mut nouns = ["line", "row", "element"].into_iter();
-        let noun = nouns.find(|known| *known == noun)?;
-        let number = number.parse().ok()?;
-        Some(Self { noun, number })
-    }
-
-    /// Place of the record with this number in its file, from 1.
-    pub(crate) fn record(number: u64) -> Self {
-        let noun = "record";
-        Self { noun, number }
-    }
-
-    /// Returns true if the record that follows `count` records from this place on is at `next`.
-    pub(crate) fn leads_to(self, next: Option<Self>, count: u64) -> bool {
-        let number = self.number + count;
-        next.is_some_and(|next| next.noun == self.noun && next.number == number)
-    }
-}
 
 /// Returns true for a format whose readers have a place after the last record too.
 pub(crate) fn has_end_place(kind: Kind) -> bool {
@@ -99,7 +68,7 @@ impl RecordPlaces {
         let at = self.parts.partition_point(|part| part.records.1 <= record);
         let part = self.parts.get(at)?;
         let steps = record.checked_sub(part.records.0)?;
-        Some(format!("{} {}", part.first.noun, part.first.number + steps))
+        Some(part.first.after(steps).to_string())
     }
 
     /// Place of a record and its file, such as `line 7 of `b.csv``.
@@ -124,6 +93,8 @@ fn below(source: &str, file: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use feedline_readers::rows::PlaceUnit;
+
     use super::*;
 
     fn part(url: &str, records: u64) -> FilePart {
@@ -169,18 +140,12 @@ mod tests {
 
     #[test]
     fn records_of_a_part_follow_its_first_one_by_one_line() {
-        let line = |number: u64| RecordPlace::parse(&format!("line {number}")).unwrap();
+        let line = |number: u64| RecordPlace::new(PlaceUnit::Line, number);
         assert!(line(2).leads_to(Some(line(5)), 3));
         assert!(!line(2).leads_to(Some(line(6)), 3));
-        assert!(!line(2).leads_to(RecordPlace::parse("row 5"), 3));
+        let row = RecordPlace::new(PlaceUnit::Row, 5);
+        assert!(!line(2).leads_to(Some(row), 3));
         assert!(!line(2).leads_to(None, 3));
-        let others = [
-            "the file",
-            "member `line 3` of it",
-            "line 3 of `b`",
-            "image 4",
-        ];
-        assert_eq!(others.map(RecordPlace::parse), [None; 4]);
         let mut places = RecordPlaces::default();
         places.set_files("in/*", &[part("in/a.csv", 3), part("in/b.csv", 2)]);
         places.push_part(0, 3, line(2));

@@ -19,6 +19,7 @@ use crate::{
     held_warnings::holding,
     landed_file,
     plain_secrets::warn_of_plain_secrets,
+    settings::failed_pages,
     source::Requests,
     source_table::source_type,
 };
@@ -54,7 +55,7 @@ pub(crate) async fn source_report(
         .unwrap_or_default();
     let status = match last.map(|entry| &entry.state.position) {
         None => "empty",
-        Some(position @ Position::Done { .. }) if !position.has_failed_values() => "complete",
+        Some(position @ Position::Done { .. }) if !position.has_failures() => "complete",
         Some(_) if last.is_some_and(|entry| entry.state.not_before_unix_s.is_some()) => "deferred",
         Some(_) => "partial",
     };
@@ -82,6 +83,7 @@ pub(crate) async fn source_report(
         rejected_by_reason: totals.rejected_by_reason,
         reject_sample: sample,
         skipped: totals.skipped,
+        failed_pages: position.map_or(0, failed_pages),
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
         decisions: totals.decisions,

@@ -19,7 +19,6 @@ use std::{collections::BTreeMap, mem};
 
 use feedline_http::SecretMasks;
 use feedline_schemas::{
-    commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig},
     ids::Name,
     report::{IngestReport, SourceReport, Warning, replace_warning},
@@ -28,7 +27,7 @@ use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tracing::info;
 
-pub use self::reject_limit::JUDGED_AFTER;
+pub use self::reject_limit::READ_REJECTS;
 use self::{deferral::check_deferral, source_run::Run};
 use crate::{
     amend::compact_when_due,
@@ -40,11 +39,12 @@ use crate::{
     report::{add, source_report},
     run_warnings::{self, FoundWarnings},
     setting_changes::adopt,
-    settings::{choose, config_hash, looks_for_more},
+    settings::{choose, config_hash, has_requests},
     source::{Requests, Source},
     source_table::{source_type, unit_of},
     source_type::ReadUnit,
     status::report_failed_run,
+    warnings::mask_warning,
 };
 
 /// Sources that run concurrently by default: most wait for their servers. Each holds a batch.
@@ -149,8 +149,8 @@ impl SourcePlaces {
         }
     }
 
-    /// Runs a source with its index when there is a place for it. Unless the run ended early, merges
-    /// its small files if that is configured. Records the warnings that its log does not have.
+    /// Runs a source with its index when there is a place for it. Unless the run failed or was stopped,
+    /// merges its small files if that is configured. Records the warnings that its log does not have.
     /// Returns its report, and the error that ended it.
     async fn run(
         &self,
@@ -175,8 +175,9 @@ impl SourcePlaces {
                 (report, Some(error))
             }
         };
-        // Failed values leave a complete run.
-        if error.is_none() || found.is_complete {
+        // Failed values leave a complete run. A server with a quota may defer every run of a long pass.
+        let is_deferred = matches!(error, Some(Error::Deferred { .. }));
+        if error.is_none() || is_deferred || found.is_complete {
             let of_run = report.warnings.len();
             compact_when_due(config, &source.name, context, &mut report).await;
             let added = report.warnings.get(of_run..).unwrap_or_default();
@@ -210,18 +211,17 @@ async fn run_source(
     let mut masks = SecretMasks::configured(config, &*context.secrets);
     let mut warnings = Vec::new();
     let mut read = Ok(None);
-    let is_done = log
+    let is_finished = log
         .last()
-        .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
-    let is_finished = is_done && !looks_for_more(config);
+        .is_some_and(|entry| !has_requests(config, &entry.state.position));
     if is_finished {
         let source = &config.name;
         info!(%source, "finished by an earlier run; only `files`, `incremental`, `refresh` and `crawl.refresh` look for more");
     } else {
         log = Box::pin(check_deferral(config, context, log)).await?;
-        let mut source = open_restored(config, context, &mut log).await?;
+        let mut source = Box::pin(open_restored(config, context, &mut log)).await?;
         let mut run = Box::pin(Run::begin(config, context, log)).await?;
-        read = read_passes(&mut run, source.as_mut()).await;
+        read = Box::pin(read_passes(&mut run, source.as_mut())).await;
         masks = source.secret_masks();
         warnings = take_warnings(&mut run, source.as_ref(), &masks);
         requests = source.requests();
@@ -259,8 +259,9 @@ async fn run_source(
     Ok(report)
 }
 
-/// Reads a source to its end, after the pass that an earlier run has begun. Returns the error about
-/// values that failed, if there are some and all others were read.
+/// Reads a source to its end, after the pass or the crawl that an earlier run has begun: pages of a crawl
+/// that failed in it are requested again. Returns the error about values that failed, if there are some
+/// and all others were read.
 ///
 /// # Errors
 /// Those of reading and landing.
@@ -284,7 +285,7 @@ fn take_warnings(run: &mut Run<'_>, source: &dyn Source, masks: &SecretMasks) ->
     warnings.extend(run.missing_required.warning());
     warnings.extend(source.run_warnings());
     for warning in &mut warnings {
-        warning.message = masks.mask_message(&warning.message);
+        mask_warning(warning, masks);
     }
     warnings
 }

@@ -11,8 +11,7 @@ use std::io::{self, Cursor};
 use feedline_readers::{
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
-    notices::Notices,
-    rows::{self, Layout},
+    rows::{self, Layout, PlaceUnit, RecordPlace},
 };
 use feedline_schemas::{
     commit::FilePart,
@@ -20,12 +19,8 @@ use feedline_schemas::{
 };
 
 use crate::{
-    blocking::blocking,
-    csv_header::header_of,
-    error::Error,
-    file_list::Found,
-    infer::Survey,
-    record_places::{RecordPlace, has_end_place},
+    blocking::blocking, csv_header::header_of, error::Error, file_list::Found, infer::Survey,
+    record_places::has_end_place,
 };
 
 /// Maximum bytes of sampled records.
@@ -47,8 +42,17 @@ struct Left {
 /// URL of a file, and the names in its header.
 pub(crate) type FileHeader = (String, Vec<String>);
 
-/// Adds a sample of the records of `found` to `survey`, and returns the headers of its CSV files. Leaves
-/// unreadable files to the actual read, which reports them.
+/// A sample of files.
+pub(crate) struct Sampled {
+    /// Survey with its records.
+    pub(crate) survey: Survey,
+    /// Headers of its CSV files.
+    pub(crate) headers: Vec<FileHeader>,
+    /// Error of its first file that cannot be opened. A run has the same when it reads that file.
+    pub(crate) unreadable: Option<Error>,
+}
+
+/// Adds a sample of the records of `found` to `survey`, without those of unreadable files.
 ///
 /// # Errors
 /// [`Error::Storage`], and [`Error::File`] for an object that is listed and not found.
@@ -56,8 +60,8 @@ pub(crate) async fn survey(
     mut survey: Survey,
     config: &SourceConfig,
     found: &[Found],
-) -> Result<(Survey, Vec<FileHeader>), Error> {
-    let mut headers = Vec::new();
+) -> Result<Sampled, Error> {
+    let (mut headers, mut unreadable) = (Vec::new(), None);
     let mut left = Left {
         rows: config.infer.rows.get(),
         bytes: BYTES,
@@ -88,8 +92,13 @@ pub(crate) async fn survey(
         let used;
         let header;
         (survey, used, header) = blocking(move || Ok(look(survey, &bytes, &layout, share))).await?;
-        if !header.is_empty() {
-            headers.push((file.url.clone(), header));
+        match header {
+            Ok(header) if header.is_empty() => {}
+            Ok(header) => headers.push((file.url.clone(), header)),
+            Err(reason) => {
+                let url = file.url.clone();
+                unreadable = unreadable.or(Some(Error::File { url, reason }));
+            }
         }
         let records = survey.seen() - begin;
         let part = FilePart { url, records };
@@ -97,7 +106,11 @@ pub(crate) async fn survey(
         left.rows -= used.rows.min(left.rows);
         left.bytes -= used.bytes.min(left.bytes);
     }
-    Ok((survey, headers))
+    Ok(Sampled {
+        survey,
+        headers,
+        unreadable,
+    })
 }
 
 /// Returns true if such records have columns whose types are not known in advance.
@@ -109,13 +122,14 @@ fn is_table(layout: &Layout) -> bool {
     is_one && layout.format != FileFormat::Image
 }
 
-/// Samples records of one file, and returns how much it took, and the header of a CSV file with records.
+/// Samples records of one file, and returns how much it took, and the header of a CSV file with records, or the reason why
+/// the file cannot be opened.
 fn look(
     mut survey: Survey,
     file: &FileBytes,
     layout: &Layout,
     share: Left,
-) -> (Survey, Left, Vec<String>) {
+) -> (Survey, Left, Result<Vec<String>, String>) {
     let mut used = Left { rows: 0, bytes: 0 };
     let mut is_from_begin = true;
     let opened = match parts(file, layout, share) {
@@ -124,7 +138,7 @@ fn look(
             is_from_begin = false;
             // Its lines have other numbers in the file, which is read from its beginning later.
             let layout = Layout {
-                notices: Notices::default(),
+                notices: layout.notices.of_sample(),
                 ..layout.clone()
             };
             rows::one_pass::of_reader(Box::new(Cursor::new(parts)), &layout)
@@ -134,7 +148,9 @@ fn look(
     };
     let Ok(mut records) = opened else {
         survey.leave_out();
-        return (survey, used, Vec::new());
+        // Parts of it may have another dialect than its beginning.
+        let opened = rows::open::open(file, None, layout, Begin::default(), 0);
+        return (survey, used, opened.map(|_| Vec::new()));
     };
     let begin = survey.seen();
     let mut first = None;
@@ -143,7 +159,7 @@ fn look(
         match records.next() {
             Ok(Some(record)) if used.rows < share.rows && used.bytes < share.bytes => {
                 if used.rows == 0 {
-                    first = RecordPlace::parse(&records.place());
+                    first = records.numbered_place();
                 }
                 used.rows += 1;
                 used.bytes += record.size();
@@ -162,21 +178,21 @@ fn look(
         }
     };
     if is_from_begin && used.rows > 0 {
-        let now = RecordPlace::parse(&records.place());
+        let now = records.numbered_place();
         let is_regular = |first: &RecordPlace| steps.is_some_and(|n| first.leads_to(now, n));
         let first = first.filter(is_regular);
-        let first = first.unwrap_or_else(|| RecordPlace::record(1));
+        let first = first.unwrap_or_else(|| RecordPlace::new(PlaceUnit::Record, 1));
         survey.places_mut().push_part(begin, used.rows, first);
     }
     let header = match used.rows {
         0 => Vec::new(),
         _ => header_of(records.as_mut(), layout).unwrap_or_default(),
     };
-    (survey, used, header)
+    (survey, used, Ok(header))
 }
 
-/// Complete lines from all over a line-based file that is longer than `share`, with its first line
-/// in front. `None` for any other file.
+/// Complete lines from all over a line-based file that is longer than `share`, with its first lines
+/// in front. `None` for any other file, and for CSV whose header may be behind the first part.
 fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Vec<u8>>> {
     let is_of_lines = matches!(layout.kind, Kind::Csv { .. } | Kind::Ndjson);
     if !is_of_lines || layout.packing != Packing::Plain {
@@ -199,6 +215,11 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
     // Quotes are counted, and escaped ones are none.
     let may_have_lines_in_quotes =
         |bytes: &[u8]| layout.csv.escape.is_some() || has_lines_in_quotes(bytes, quote);
+    // Otherwise a row from the middle of the file takes the place of a skipped line or of the header.
+    let lacks_header = |bytes: &[u8]| {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        matches!(layout.kind, Kind::Csv { .. }) && lines <= layout.csv.skip_rows
+    };
     let mut lines = Vec::new();
     for number in 0..PARTS {
         let start = number * (bytes / PARTS);
@@ -207,6 +228,7 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
             // A part may split a character of a multi-byte encoding, and a quoted line end does not
             // end a record. Such files are read from the beginning.
             0 if found.contains(&0) || may_have_lines_in_quotes(&found) => return Ok(None),
+            0 if lacks_header(&found) => return Ok(None),
             0 => 0,
             _ => match found.iter().position(|byte| *byte == b'\n') {
                 Some(end) => end + 1,

@@ -9,7 +9,7 @@ mod tests;
 
 use std::{collections::HashSet, sync::Arc};
 
-use feedline_schemas::config::PipelineConfig;
+use feedline_schemas::config::{PipelineConfig, SourceKind};
 use tokio::{sync::Semaphore, task::JoinSet};
 use tracing::{Instrument as _, Span};
 
@@ -93,7 +93,11 @@ impl Scheduler {
                 && source.incremental.is_none()
                 && source.refresh.is_never();
             if is_read_once || !looks_for_more(source) {
-                tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
+                let but = match source.r#type {
+                    SourceKind::Html => " but failed pages of a crawl",
+                    SourceKind::Rest | SourceKind::Files => "",
+                };
+                tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing{but}: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }
             let number = self.board.add(ServedSource {
                 pipeline: name.clone(),

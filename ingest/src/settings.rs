@@ -4,6 +4,7 @@ mod config_hash;
 
 use feedline_http::has_user_info;
 use feedline_schemas::{
+    commit::Position,
     config::{ContractConfig, PipelineConfig, SourceConfig, SourceKind},
     csv_cell,
     ids::Name,
@@ -217,6 +218,19 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
 /// Returns true if a source may have more to read after a complete run.
 pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     source_type(source).looks_for_more(source)
+}
+
+/// Returns true if the next run of a source at `position` sends requests: it has not been read to its
+/// end, it may have more, or pages of a crawl failed and are requested again.
+pub(crate) fn has_requests(source: &SourceConfig, position: &Position) -> bool {
+    let is_done = matches!(position, Position::Done { .. });
+    !is_done || looks_for_more(source) || failed_pages(position) > 0
+}
+
+/// Number of pages of a crawl that failed and that the next run requests again.
+pub(crate) fn failed_pages(position: &Position) -> u64 {
+    let failed = position.failed_pages();
+    failed.map_or(0, |failed| failed.numbers.len() as u64)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_http::SecretMasks;
-use feedline_readers::{record::Record, remedy::Remedy};
+use feedline_readers::{record::Record, remedy::Remedy, rows::RecordPlace};
 use feedline_schemas::{
     commit::{FileMark, FilePart, Position},
     ids::Hash128,
@@ -19,7 +19,6 @@ use crate::{
     infer::Survey,
     log_entries::Resumed,
     raw::{Kept, Tape},
-    record_places::RecordPlace,
     validators::Validator,
     warnings::WarningChange,
 };
@@ -144,6 +143,12 @@ pub(crate) trait Source: Send {
     /// cannot look ahead. Called after the first pages; gives the same result for the same files.
     async fn survey(&mut self, _survey: Survey) -> Result<Option<Survey>, Error> {
         Ok(None)
+    }
+
+    /// Takes the error of the first file that the sample of [`Source::survey`] could not open, and that ends the run that
+    /// reads it; none for a source without files.
+    fn take_unreadable(&mut self) -> Option<Error> {
+        None
     }
 
     /// Warnings about the run so far, in addition to those that depend on its positions.

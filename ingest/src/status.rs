@@ -38,6 +38,7 @@ use crate::{
     schedule::lease,
     settings::looks_for_more,
     source::Requests,
+    warnings::mask_warning,
     watermark::{Incremental, Mark},
 };
 
@@ -89,11 +90,11 @@ fn mask_report(config: &SourceConfig, secrets: &dyn Secrets, report: &mut Source
     let masks = SecretMasks::configured(config, secrets);
     let failures = report.standing.as_mut();
     let failures = failures.and_then(|standing| standing.failures.as_mut());
-    let warnings = report.warnings.iter_mut();
-    let messages = warnings.map(|warning| &mut warning.message);
+    for warning in &mut report.warnings {
+        mask_warning(warning, &masks);
+    }
     let errors = report.error.iter_mut();
-    let errors = errors.chain(failures.map(|failures| &mut failures.error));
-    for text in errors.chain(messages) {
+    for text in errors.chain(failures.map(|failures| &mut failures.error)) {
         *text = masks.mask_message(text);
     }
     if let Some(text) = &mut report.reject_sample {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use feedline_http::SecretMasks;
 use feedline_schemas::report::Warning;
 
 /// A change of the warnings of a source.
@@ -35,6 +36,9 @@ pub(crate) const COMMON_CAP: &str = "common_cap";
 /// Code of the warning about absent values of a list that no later run requests again.
 pub(crate) const VALUES_BEYOND_LIMIT: &str = "values_beyond_limit";
 
+/// Code of the warning about failed pages of a crawl that only a repeated crawl requests again.
+pub(crate) const PAGES_BEYOND_LIMIT: &str = "pages_beyond_limit";
+
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
 const ENDS: [&str; 17] = [
     "repeated_page",
@@ -57,13 +61,15 @@ const ENDS: [&str; 17] = [
 ];
 
 /// Warnings besides [`ENDS`] that mean that records may be missing.
-const MISSING_RECORDS: [&str; 6] = [
+const MISSING_RECORDS: [&str; 8] = [
     "small_pages",
     "graphql_partial_data",
     "no_xml_records",
     "values_absent",
     VALUES_BEYOND_LIMIT,
     "values_failed",
+    "pages_failed",
+    PAGES_BEYOND_LIMIT,
 ];
 
 /// Changes of warnings, and the codes that hold.
@@ -89,11 +95,8 @@ impl WarningChanges {
         if self.held.insert(code.to_owned()) {
             tracing::warn!(code, key, "{message}");
         }
-        self.changes.push(WarningChange::Raise(Warning {
-            code: code.to_owned(),
-            message,
-            key: Some(key.to_owned()),
-        }));
+        let warning = Warning::new(code, message).with_key(key);
+        self.changes.push(WarningChange::Raise(warning));
     }
 
     pub(crate) fn lift(&mut self, code: &'static str) {
@@ -144,40 +147,78 @@ pub(crate) fn apply(
     warnings
 }
 
+/// Puts masks in place of secrets in the texts of a warning. Names of columns stay: they are in every schema.
+pub(crate) fn mask_warning(warning: &mut Warning, masks: &SecretMasks) {
+    let mask_text = |text: &mut String| *text = masks.mask_message(text);
+    mask_text(&mut warning.message);
+    for finding in &mut warning.findings {
+        mask_text(&mut finding.finding);
+        mask_text(&mut finding.advice);
+        for column in &mut finding.columns {
+            mask_text(&mut column.found);
+            for value in &mut column.values {
+                *value = masks.mask(value);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::report::{Finding, WarnedColumn};
+
     use super::*;
 
-    fn warning(code: &str, message: &str) -> Warning {
-        Warning {
-            code: code.into(),
-            message: message.into(),
-            key: None,
-        }
+    #[test]
+    fn secrets_are_masked_in_all_texts_of_a_warning() {
+        let secret = "canary/0123";
+        let column = WarnedColumn {
+            values: vec![secret.to_owned()],
+            ..WarnedColumn::with_found("a", format!("`{secret}`"))
+        };
+        let finding = Finding {
+            columns: vec![column],
+            finding: format!("values such as `{secret}` are text"),
+            advice: format!("remove `{secret}`"),
+            ..Finding::default()
+        };
+        let mut warning = Warning::of_findings("odd_values", "contract", vec![finding]);
+        mask_warning(&mut warning, &SecretMasks::of(vec![secret.to_owned()]));
+        assert!(!format!("{warning:?}").contains("canary"), "{warning:?}");
+        assert!(warning.is_about("a"));
     }
 
     #[test]
     fn records_missing_behind_a_short_page_are_missing_until_all_pages_are_read_again() {
-        let held = vec![warning(SHORT_MIDDLE_PAGE, "a"), warning("small_pages", "b")];
+        let held = vec![
+            Warning::new(SHORT_MIDDLE_PAGE, "a"),
+            Warning::new("small_pages", "b"),
+        ];
         assert!(held.iter().all(|held| may_lack_records(&held.code)));
         let after = apply(held, [WarningChange::LiftEnds]);
-        assert_eq!(after, [warning("small_pages", "b")]);
+        assert_eq!(after, [Warning::new("small_pages", "b")]);
     }
 
     #[test]
     fn a_warning_is_replaced_by_a_newer_one_and_taken_back_by_its_code() {
-        let held = vec![warning("no_total", "a"), warning("files_changed", "b")];
-        let raised = WarningChange::Raise(warning("no_total", "c"));
+        let held = vec![
+            Warning::new("no_total", "a"),
+            Warning::new("files_changed", "b"),
+        ];
+        let raised = WarningChange::Raise(Warning::new("no_total", "c"));
         let after = apply(held.clone(), [raised]);
         assert_eq!(
             after,
-            [warning("no_total", "c"), warning("files_changed", "b")]
+            [
+                Warning::new("no_total", "c"),
+                Warning::new("files_changed", "b")
+            ]
         );
         let lifted = apply(held.clone(), [WarningChange::Lift("files_changed")]);
-        assert_eq!(lifted, [warning("no_total", "a")]);
+        assert_eq!(lifted, [Warning::new("no_total", "a")]);
         assert_eq!(
             apply(held, [WarningChange::LiftEnds]),
-            [warning("files_changed", "b")]
+            [Warning::new("files_changed", "b")]
         );
     }
 }

@@ -509,14 +509,11 @@ pub(crate) fn ahead_warning(ahead: &[CursorAhead], end: &str) -> Option<Warning>
         1 => ("has", "it has landed and does"),
         _ => ("have", "they have landed and do"),
     };
-    Some(Warning {
-        code: "cursor_in_future".into(),
-        message: format!(
-            "{least}{records} {have} a cursor ahead of now, the highest `{}`: {they} not move {end}",
-            highest.text
-        ),
-        key: Some("incremental.max_ahead".into()),
-    })
+    let message = format!(
+        "{least}{records} {have} a cursor ahead of now, the highest `{}`: {they} not move {end}",
+        highest.text
+    );
+    Some(Warning::new("cursor_in_future", message).with_key("incremental.max_ahead"))
 }
 
 #[cfg(test)]

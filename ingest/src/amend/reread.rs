@@ -77,9 +77,9 @@ pub async fn reread(
     context: &Context,
     dry_run: bool,
 ) -> Result<AmendReport, Error> {
-    let mut amending = Amending::open(config, source, context).await?;
+    let mut amending = Box::pin(Amending::open(config, source, context)).await?;
     let found = match what.files.is_some() {
-        true => list_files(amending.config, context).await,
+        true => Box::pin(list_files(amending.config, context)).await,
         false => Ok(None),
     };
     let found = found.map_err(|e| amending.under(e))?;
@@ -91,18 +91,20 @@ pub async fn reread(
         if existing.is_some() {
             // Missing files are refused before the first entry.
             let mut unused = amending.report("reread", true);
-            plan_existing(&amending, what, existing.as_ref(), &mut unused).await?;
+            let planned = plan_existing(&amending, what, existing.as_ref(), &mut unused);
+            Box::pin(planned).await?;
         }
         // Changed settings apply to the re-read data.
-        adopt(amending.config, &mut amending.log, &*context.secrets)
+        Box::pin(adopt(amending.config, &mut amending.log, &*context.secrets))
             .await
             .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
     }
     let mut report = amending.report("reread", dry_run);
-    let planned = plan_existing(&amending, what, existing.as_ref(), &mut report).await?;
+    let planned = plan_existing(&amending, what, existing.as_ref(), &mut report);
+    let planned = Box::pin(planned).await?;
     if let Some(found) = found.filter(|_| planned.is_some()) {
         let files = (found.as_slice(), report.ranges.as_slice());
-        let checked = check_contents(&mut amending, files, dry_run).await;
+        let checked = Box::pin(check_contents(&mut amending, files, dry_run)).await;
         checked.map_err(|e| amending.under(e))?;
     }
     let log = &mut amending.log;
@@ -122,7 +124,7 @@ pub async fn reread(
     };
     let mut commit = Commit::amending(&last);
     commit.state.position = position;
-    let folded = fold_again(log, &mut commit).await?;
+    let folded = Box::pin(fold_again(log, &mut commit)).await?;
     let paths = withdraw(log.entries(), &batches, &mut commit, &mut report);
     let state = commit.state.clone();
     let sequence = log.next_sequence();

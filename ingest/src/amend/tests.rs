@@ -608,6 +608,30 @@ async fn rejected_cells_are_read_as_cells_and_lines_that_are_none_stay() {
     assert_eq!(by, ["ragged_row", "type_conflict"]);
 }
 
+#[tokio::test]
+async fn a_value_that_is_stored_changed_is_rejected_again() {
+    let folder = folder(&[]);
+    let lines =
+        b"{\"id\":1,\"b\":\"\\ud800x\"}\n{\"id\":2,\"b\":\"S\xe3o\"}\n{\"id\":3,\"b\":\"y\"}\n";
+    fs::write(folder.path().join("s.ndjson"), lines).unwrap();
+    let source = format!(
+        "type = \"files\"\nurl = \"{}/*.ndjson\"\ncontract = {{ max_reject_fraction = 1.0 }}\n",
+        folder.path().display()
+    );
+    let root = Store::memory();
+    let first = bring(&source, &root).await.unwrap();
+    assert_eq!((first.rows, first.rejected), (1, 2), "{first:?}");
+    for is_dry_run in [true, false] {
+        let done = retry_rejects(&pipeline(&source), &name(), &context(&root), is_dry_run)
+            .await
+            .unwrap();
+        assert_eq!((done.landed, done.still_rejected), (0, 2), "{done:?}");
+        let reasons: Vec<_> = done.rejected_by_reason.keys().collect();
+        assert_eq!(reasons, ["invalid_utf8", "lone_surrogate"]);
+    }
+    assert_eq!(column(&root, "id").await, ["3"]);
+}
+
 /// Records with `t` from 0 to 99 and a value, by `from` and `to`.
 fn sliced(value: Arc<Mutex<i64>>) -> impl Fn(usize, &str) -> Step + Send + 'static {
     move |_, head| {

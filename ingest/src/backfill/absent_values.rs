@@ -118,13 +118,12 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
     }
     absent.retain(|value| ledger.failed.binary_search(value).is_err());
     let them = if absent.len() == 1 { "it" } else { "them" };
-    (!absent.is_empty()).then(|| Warning {
-        code: "values_absent".into(),
-        message: format!(
+    (!absent.is_empty()).then(|| {
+        let message = format!(
             "the server knew nothing of {} (status 404, or a failure beside an empty list) at the last request; each later run requests {them} again",
             counted(absent.len() as u64, "value")
-        ),
-        key: Some("for_each.missing".into()),
+        );
+        Warning::new("values_absent", message).with_key("for_each.missing")
     })
 }
 

@@ -19,7 +19,7 @@ use feedline_readers::value::Value;
 use feedline_schemas::{
     commit::{Ledger, Position},
     config::SourceConfig,
-    count::counted,
+    count::{counted, first_of},
     ids::Hash128,
     report::Warning,
 };
@@ -132,14 +132,11 @@ async fn write(
 
 /// The first of the values, for a message.
 pub(crate) fn show_values(values: &[String]) -> String {
-    let names = values.iter().take(NAMED);
+    let names = values.iter();
     let names: Vec<String> = names
         .map(|text| format!("`{}`", text.escape_debug()))
         .collect();
-    match values.len().saturating_sub(NAMED) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+    first_of(&names, NAMED)
 }
 
 impl Plan {

@@ -261,7 +261,7 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<(Vec<Val
         return Ok((Vec::new(), false));
     };
     let position = &last.state.position;
-    let is_complete = matches!(position, Position::Done { .. }) && !position.has_failed_values();
+    let is_complete = matches!(position, Position::Done { .. }) && !position.has_failures();
     let columns = last.schema.columns.clone();
     if !columns.is_empty() && !columns.iter().any(|own| own.name == column) {
         let names = columns.iter().map(|own| own.name.as_str());

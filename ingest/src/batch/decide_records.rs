@@ -143,20 +143,16 @@ impl Deciding<'_> {
         self.duplicates += (found - self.rejects.len()) as u64;
     }
 
-    /// Resolves the faults of a record by `contract.duplicate_keys`.
+    /// Resolves the faults of a record by `contract.duplicate_keys`. The reason of a rejection is a fault
+    /// that no setting resolves, if there is one.
     fn settled(&mut self, record: Value) -> Result<Value, Rejection> {
         let rejection = |path: String, fault: &Fault| Rejection {
             reason: fault.reason,
             path,
             detail: fault.detail.clone(),
         };
-        if self.config.duplicate_keys == DuplicateKeys::Reject {
-            return match record.fault() {
-                Some((path, fault)) => Err(rejection(path, fault)),
-                None => Ok(record),
-            };
-        }
         let mut found = Vec::new();
+        let mut first = None;
         let settled = record.settle("", &mut |path, fault| {
             let sample = format!(
                 "{}: {}",
@@ -164,8 +160,12 @@ impl Deciding<'_> {
                 shorten(&fault.kept.canonical(), 100)
             );
             found.push((fault.reason, path.to_owned(), sample));
+            first.get_or_insert_with(|| rejection(path.to_owned(), fault));
         });
         let settled = settled.map_err(|(path, fault)| rejection(path, &fault))?;
+        if let (DuplicateKeys::Reject, Some(first)) = (self.config.duplicate_keys, first) {
+            return Err(first);
+        }
         for (reason, path, sample) in found {
             note(&mut self.repaired, reason, &path, 1, || sample);
         }

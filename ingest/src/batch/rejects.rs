@@ -102,8 +102,7 @@ pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
     }
 }
 
-/// Configuration keys that decide which records are rejected for `reason`, or that request these again;
-/// none where no key does.
+/// Configuration keys that decide which records are rejected for `reason`; none where no key does.
 pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
     match reason {
         "type_conflict" => &["contract.types", "contract.column.<name>.type"],
@@ -112,8 +111,8 @@ pub(crate) fn keys_of(reason: &str) -> &'static [&'static str] {
         TOO_MANY_COLUMNS => &["contract.max_columns"],
         "invalid_utf8" => &[ENCODING],
         // Pages of a crawl.
-        "unreachable" => &["crawl.refresh"],
-        "robots_unreachable" => &["crawl.refresh", "crawl.robots"],
+        "unreachable" => &["crawl.deny"],
+        "robots_unreachable" => &["crawl.deny", "crawl.robots"],
         _ => &[],
     }
 }
@@ -164,13 +163,13 @@ pub(super) fn name_places(rejects: &mut [Reject], places: &RecordPlaces) {
 
 #[cfg(test)]
 mod tests {
+    use feedline_readers::rows::{PlaceUnit, RecordPlace};
     use feedline_schemas::{
         commit::FilePart,
         config::{ColumnContract, TypeContract},
     };
 
     use super::*;
-    use crate::record_places::RecordPlace;
 
     fn reject(row: u32, detail: &str, has_place: bool) -> Reject {
         Reject {
@@ -194,7 +193,7 @@ mod tests {
     fn a_reject_names_its_file_and_its_place() {
         let mut places = RecordPlaces::default();
         places.set_files("in/*", &[part("in/a.csv"), part("in/b.csv")]);
-        places.push_part(3, 3, RecordPlace::parse("line 2").unwrap());
+        places.push_part(3, 3, RecordPlace::new(PlaceUnit::Line, 2));
         let mut rejects = [
             reject(1, "column `n`", false),
             reject(4, "column `n`", false),

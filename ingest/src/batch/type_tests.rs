@@ -364,6 +364,11 @@ fn fault_38_a_record_with_a_key_twice_is_rejected_or_settled() {
     let noted = &settled.counts().decisions["duplicate_key"]["b.c"];
     assert_eq!(noted.count, 1);
     assert_eq!(noted.sample, "key `c` twice in one object at byte 18: 2");
+    // A fault that no setting settles is the reason.
+    let both = [r#"{"a":1,"a":"\ud800"}"#, r#"{"a":1,"a":2,"b":"\ud800"}"#];
+    let rejecting = decide_with(&both, None, |_| {});
+    let expected = ["lone_surrogate a", "lone_surrogate b"];
+    assert_eq!(rejected(&rejecting), expected);
 }
 
 #[test]

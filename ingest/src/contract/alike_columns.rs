@@ -1,7 +1,8 @@
-//! Columns whose names differ only in case, separators or Unicode form, and that no record has
-//! together.
+//! Columns whose names differ only in case, separators or Unicode form, and that no more records have
+//! than one column could have.
 //!
-//! Such a pair is mostly one column under two names: one file writes `Menge`, the next `menge`.
+//! Such a pair is mostly one column under two names: one file writes `Menge`, the next `menge`. Records
+//! with both are not counted, so the counts do not exclude some where others have neither.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ pub(crate) fn folded(name: &str) -> String {
         .collect()
 }
 
-/// The warning about pairs of `columns`, by name, that are alike and never in one record, if there
-/// are any.
+/// The warning about pairs of `columns`, by name, that are alike and, by their counts, may never be in
+/// one record, if there are any.
 pub(crate) fn alike_warning<'a>(
     columns: impl IntoIterator<Item = &'a str>,
     presence: &Presence,
@@ -34,7 +35,7 @@ pub(crate) fn alike_warning<'a>(
     for name in own.filter(|name| !name.starts_with(system::PREFIX)) {
         alike.entry(folded(name)).or_default().push(name);
     }
-    let are_apart = |a: &str, b: &str| {
+    let may_be_apart = |a: &str, b: &str| {
         let (a, b) = (presence.missing(a).absent, presence.missing(b).absent);
         a > 0 && b > 0 && a + b >= presence.rows
     };
@@ -42,7 +43,8 @@ pub(crate) fn alike_warning<'a>(
     for names in alike.values() {
         for (i, first) in names.iter().enumerate() {
             let others = names[i + 1..].iter();
-            pairs.extend(others.filter(|b| are_apart(first, b)).map(|b| (*first, *b)));
+            let others = others.filter(|b| may_be_apart(first, b));
+            pairs.extend(others.map(|b| (*first, *b)));
         }
     }
     if pairs.is_empty() {
@@ -55,7 +57,7 @@ pub(crate) fn alike_warning<'a>(
         false => "case, separators or Unicode form",
     };
     let message = format!(
-        "{}: the names differ only in {difference}, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
+        "{}: the names differ only in {difference}, and by their counts no record needs to have both, so they may be one column that was renamed; each lands apart. If they are one, rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
         first_counted(&named, NAMED, "pair")
     );
     Some(Warning::new(COLUMNS_ALIKE, message).with_key("contract.columns"))
@@ -101,6 +103,17 @@ mod tests {
         let message = warning(&[("user_id", 5), ("User ID", 9), ("userId", 6)]).unwrap();
         let pairs = "`user_id` and `User ID`, `user_id` and `userId`, `User ID` and `userId`:";
         assert!(message.starts_with(pairs), "{message}");
+    }
+
+    #[test]
+    fn counts_do_not_exclude_records_with_both() {
+        // A record may have both where two have neither.
+        let message = warning(&[("a", 9), ("A", 9)]).unwrap();
+        assert!(
+            message.contains("by their counts no record needs"),
+            "{message}"
+        );
+        assert!(!message.contains("no record has"), "{message}");
     }
 
     #[test]

@@ -236,6 +236,8 @@ impl Contract<'_> {
             .or(self.planned.get(name).copied())
             .unwrap_or(ColumnType::Null);
         let is_big = self.met.get(place).is_some_and(|met| met.is_big);
+        let integer = integer(&leaf.value);
+        let is_long_integer = integer.is_some_and(|value| value.unsigned_abs() > MAX_EXACT);
         let limits = match have {
             ColumnType::Int64 if is_big && infer(&leaf.value) == ColumnType::Float64 => {
                 " and holds integers beyond 2^53, which a column of floats would round (`decimal` or `text` holds both)"
@@ -249,7 +251,14 @@ impl Contract<'_> {
             ColumnType::Int64 if has_exponent(&leaf.value) => {
                 ", which takes no cell with an exponent (`float` or `text` does)"
             }
+            ColumnType::Float64 if is_long_integer => {
+                ", which holds no integer beyond 2^53 exactly (`decimal` or `text` does)"
+            }
             _ => "",
+        };
+        let kind = match have {
+            ColumnType::Float64 if is_long_integer => "an integer",
+            _ => leaf.value.kind(),
         };
         let remedy = match (have, &leaf.value) {
             (ColumnType::Timestamp, Value::Text(text)) => self.missing_format(text),
@@ -263,7 +272,7 @@ impl Contract<'_> {
             detail: format!(
                 "column `{name}` is {}{limits}, the value is {} `{}`{}",
                 noun(have),
-                leaf.value.kind(),
+                kind,
                 shown(&leaf.value),
                 remedy.unwrap_or_default()
             ),

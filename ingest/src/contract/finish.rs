@@ -3,6 +3,7 @@
 use feedline_schemas::{
     commit::{Presence, note},
     config::MissingColumns,
+    count::counted,
     ids::SchemaVersion,
     record::{Column, ColumnType, RecordSchema},
 };
@@ -95,10 +96,13 @@ impl Contract<'_> {
             }
         }
         for name in self.unmade.iter().filter(|_| self.rows > 0) {
-            let sample = || "no record has it".to_owned();
+            let sample = || {
+                let rows = counted(self.rows, "record");
+                format!("{rows}, 0 with null and {} without it", self.rows)
+            };
             note(
                 &mut self.decisions,
-                missing_values::TURNED_NULL,
+                missing_values::REQUIRED_ABSENT,
                 name,
                 self.rows,
                 sample,

@@ -3,7 +3,10 @@
 //! An alarm is raised only if chance is an unlikely explanation: it would leave a column empty in a
 //! complete batch less than once in a thousand times.
 
-use feedline_schemas::commit::{Decisions, Missing, Presence, note};
+use feedline_schemas::{
+    commit::{Decisions, Missing, Presence, note},
+    count::counted,
+};
 
 /// Records after which a column that was never missing is expected to have no nulls.
 const KNOWN_AFTER: u64 = 1_000;
@@ -14,9 +17,11 @@ const SURPRISE: f64 = 0.001;
 /// Kinds of decisions of this module.
 pub(crate) const TURNED_NULL: &str = "turned_null";
 pub(crate) const VANISHED: &str = "vanished";
+/// A required column that no record has had yet.
+pub(crate) const REQUIRED_ABSENT: &str = "required_absent";
 const NULL_DRIFT: &str = "null_drift";
 /// All of them.
-pub(crate) const ALARMS: [&str; 3] = [VANISHED, NULL_DRIFT, TURNED_NULL];
+pub(crate) const ALARMS: [&str; 4] = [VANISHED, NULL_DRIFT, TURNED_NULL, REQUIRED_ABSENT];
 
 /// Values that a batch has seen in a column.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,16 +145,20 @@ impl std::fmt::Display for Change {
         } = self;
         write!(
             f,
-            "{} of {rows} records lack it, {} have null",
-            now.absent, now.null
+            "{}, {} with null and {} without it",
+            counted(*rows, "record"),
+            now.null,
+            now.absent
         )?;
         if *rows_before == 0 {
             return Ok(());
         }
         write!(
             f,
-            "; before, {} and {} of {rows_before}",
-            before.absent, before.null
+            "; before, {}, {} with null and {} without it",
+            counted(*rows_before, "record"),
+            before.null,
+            before.absent
         )
     }
 }

@@ -7,7 +7,10 @@ use feedline_readers::{
     value::{Value, hex},
 };
 use feedline_schemas::{
-    commit::Decisions, config::TypeContract, record::ColumnType, report::Warning,
+    commit::Decisions,
+    config::TypeContract,
+    record::ColumnType,
+    report::{WarnedColumn, Warning},
 };
 
 use super::{
@@ -40,7 +43,9 @@ pub(crate) fn image_warnings(decisions: &Decisions) -> Vec<Warning> {
         let columns = decisions.get(*code)?;
         let names: Vec<&str> = columns.keys().map(String::as_str).collect();
         let message = format!("`{}`: {what}", names.join("`, `"));
-        Some(Warning::new(code, message).with_key("contract.column.<name>.type"))
+        let warning = Warning::new(code, message).with_key("contract.column.<name>.type");
+        let columns = names.iter().map(|name| WarnedColumn::new(name));
+        Some(warning.with_columns(columns.collect()))
     });
     told.collect()
 }

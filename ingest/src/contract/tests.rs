@@ -239,6 +239,25 @@ fn a_cell_with_an_exponent_does_not_fit_a_column_declared_int() {
 }
 
 #[test]
+fn an_integer_that_no_float_holds_is_named_as_such() {
+    let mut config = config(QuarantineRow);
+    let column = config.column.entry("v".to_owned()).or_default();
+    column.r#type = Some(DeclaredType::Float);
+    let mut contract = Contract::new(&config, None).unwrap();
+    let mut detail = |value: Value| match contract.admit(vec![("v".into(), value)]) {
+        Verdict::Reject(rejection) => rejection.detail,
+        other => panic!("{other:?}"),
+    };
+    let long = "column `v` is float, which holds no integer beyond 2^53 exactly (`decimal` or `text` does), the value is an integer `";
+    let found = detail(Value::Cell("9007199254740993".into()));
+    assert_eq!(found, format!("{long}\"9007199254740993\"`"));
+    let found = detail(Value::Int(9_007_199_254_740_993));
+    assert_eq!(found, format!("{long}9007199254740993`"));
+    let found = detail(Value::Cell("x".into()));
+    assert_eq!(found, "column `v` is float, the value is text `\"x\"`");
+}
+
+#[test]
 fn cells_whose_digits_are_rounded_are_counted_unless_their_column_becomes_wider() {
     let config = config(Widen);
     let count = |cells: &[&str]| {

@@ -59,7 +59,7 @@ fn of_requests() -> Vec<Error> {
             url: API.into(),
             cause: HttpCause::Status(503),
             what: "the server answered 503 Service Unavailable, and 5 tries are used up".into(),
-            advice: "run again later, or raise `retry.max_attempts`".into(),
+            advice: "run again later, or raise `retry.max_tries`".into(),
         },
         Error::Body {
             url: API.into(),

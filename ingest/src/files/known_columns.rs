@@ -20,6 +20,7 @@ use crate::{
     contract::folded,
     csv_header::NO_COMMON_COLUMN,
     error::Error,
+    file_list::FileList,
     log_entries::{ComparedColumns, Resumed},
     sample::FileHeader,
 };
@@ -81,7 +82,7 @@ impl KnownColumns {
     /// keys of a new file of NDJSON without a landed column.
     ///
     /// # Errors
-    /// Like those of [`Self::check_header`] and [`Self::check_keys`].
+    /// Like those of [`Self::check_header`], [`Self::check_keys`] and [`check_skipped_rows`].
     pub(super) fn check_file(
         &mut self,
         file: &OpenFile,
@@ -102,6 +103,7 @@ impl KnownColumns {
         contract: &ContractConfig,
         notices: &Notices,
     ) -> Result<(), Error> {
+        check_skipped_rows(notices)?;
         let url = &file.mark().url;
         match file.names() {
             _ if file.is_over() && !supersedes => Ok(()),
@@ -145,6 +147,27 @@ impl KnownColumns {
                 note_keys(keys, url, notices);
                 Ok(())
             }
+        }
+    }
+
+    /// Notes the tables of an archive that have no column of the tables before them, unless
+    /// `contract.columns` decides about new ones.
+    pub(super) fn note_members(&mut self, file: &mut OpenFile, list: &FileList) {
+        let (contract, notices) = (&list.config.contract, &list.notices);
+        for (member, header) in file.take_members() {
+            if self.passes_all || header.is_empty() {
+                continue;
+            }
+            let names = column_names(&header);
+            let url = format!("{}!/{member}", file.mark().url);
+            match (self.lacks(&names, contract), self.has_landed()) {
+                (true, false) => self.note(&names, &url, notices),
+                (true, true) if matches!(contract.columns, ColumnsContract::Evolve) => {
+                    note_keys(&header, &url, notices);
+                }
+                _ => {}
+            }
+            self.add(&names, &url);
         }
     }
 
@@ -225,14 +248,25 @@ impl KnownColumns {
     }
 
     /// Notes that the file at `url` has no column of those before it.
-    fn note(&self, names: &[String], url: &str, notices: &Notices) {
-        let names = names.join("`, `");
+    fn note(&self, columns: &[String], url: &str, notices: &Notices) {
+        let names = columns.join("`, `");
         let first = self.first.as_deref().unwrap_or_default();
         let message = format!(
             "the header of `{url}` has no column of the files before it, such as `{first}`: `{}`; its rows land beside theirs, with nulls in the columns of the other; read another table as a source of its own, correct a file that is a message or has no header, or declare a column if this is right (`contract.column.<name>.type`)",
             shorten(&names, 200)
         );
-        notices.push(NO_COMMON_COLUMN, "contract.column", message);
+        notices.push_about(NO_COMMON_COLUMN, "contract.column", message, columns);
+    }
+}
+
+/// Checks that `csv.skip_rows` is right for the files that were opened, as far as their first lines show it.
+///
+/// # Errors
+/// [`Error::Config`] with a file of each kind.
+pub(super) fn check_skipped_rows(notices: &Notices) -> Result<(), Error> {
+    match notices.skipped_rows().refusal() {
+        Some(reason) => Err(Error::config("csv.skip_rows", reason)),
+        None => Ok(()),
     }
 }
 
@@ -253,12 +287,13 @@ fn read_files(position: &Position) -> &[FileMark] {
 
 /// Notes that the new file of NDJSON at `url` has none of the landed columns.
 fn note_keys(keys: &[String], url: &str, notices: &Notices) {
-    let keys = column_names(keys).join("`, `");
+    let columns = column_names(keys);
+    let keys = columns.join("`, `");
     let message = format!(
         "the first records of `{url}` have no column of this source: `{}`; its rows land beside the landed ones, with nulls in the columns of the other; read another kind of records as a source of its own, correct a file that is a message, or declare a column if this is right (`contract.column.<name>.type`)",
         shorten(&keys, 200)
     );
-    notices.push(NO_COMMON_COLUMN, "contract.column", message);
+    notices.push_about(NO_COMMON_COLUMN, "contract.column", message, &columns);
 }
 
 /// First key of the path of a column.
@@ -291,7 +326,7 @@ fn describe_refusal(header: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{commit::CommitEntry, config::load, decode};
+    use feedline_schemas::{commit::CommitEntry, config::load, decode, report::Warning};
 
     use super::*;
 
@@ -367,6 +402,13 @@ mod tests {
             let codes: Vec<&str> = noted.iter().map(|w| w.code.as_str()).collect();
             assert!(new, "{keys:?}");
             let is_noted = codes == [NO_COMMON_COLUMN];
+            let columns = noted.iter().flat_map(Warning::columns);
+            let columns: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
+            let expected = match is_noted {
+                true => column_names(&keys),
+                false => Vec::new(),
+            };
+            assert_eq!(columns, expected);
             assert_eq!(is_noted, !replacing, "{keys:?} {noted:?}");
             replacing
         };
@@ -432,6 +474,7 @@ mod tests {
         let start = "the header of `b.csv` has no column of the files before it, such as `a.csv`: `x\\.y`; ";
         assert!(found[0].message.starts_with(start), "{found:?}");
         assert!(!found[0].message.contains("another file"), "{found:?}");
+        assert!(found[0].is_about("x\\.y") && !found[0].is_about("id"));
         let declared = "contract.column.'x\\.y'.type = \"text\"\n";
         assert_eq!(check(declared), []);
         let known = of_names(&["id"]);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use feedline_http::UncertainEnds;
 use feedline_readers::notices::Notices;
 use feedline_schemas::{config::SourceConfig, ids::Hash128};
 
@@ -66,7 +67,8 @@ pub(crate) async fn check_new_contents(
     let mut columns = KnownColumns::landed(resumed);
     let policy = Policy::of(config).comparing(columns.compares_keys());
     for file in existing.iter().filter(|file| urls.contains(&file.url)) {
-        let opened = OpenFile::open(file, None, policy, context.clock.unix()).await?;
+        let ends = UncertainEnds::default();
+        let opened = OpenFile::open(file, None, policy, context.clock.unix(), &ends).await?;
         let Opened::Open(open) = opened else { continue };
         let landed = with_rows.get(file.url.as_str());
         if open.is_over() && open.names().are_missing() && landed.is_some() {

@@ -1,13 +1,14 @@
 //! A file that is being read.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
+use feedline_http::UncertainEnds;
 use feedline_readers::{
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
     notices::Notices,
     record::Record,
-    rows::{self, Rows},
+    rows::{self, Layout, PlaceUnit, RecordPlace, Rows},
 };
 use feedline_schemas::{
     commit::{FileMark, FilePart, FileProgress},
@@ -21,8 +22,9 @@ use crate::{
     error::Error,
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_list::Found,
-    record_places::{RecordPlace, has_end_place},
+    record_places::has_end_place,
     source::PagePart,
+    uncertain_end,
 };
 
 /// A file written less long ago may still be being written: its last line may be cut.
@@ -72,6 +74,7 @@ impl OpenFile {
         known: Option<Known>,
         policy: Policy,
         now: Duration,
+        uncertain_ends: &UncertainEnds,
     ) -> Result<Opened, Error> {
         let start = known.as_ref().and_then(Known::bytes);
         let bytes = file.open_bytes(start).await?;
@@ -80,9 +83,7 @@ impl OpenFile {
         mark.etag.clone_from(&file.etag);
         let labels = open_labels(file, &mut mark).await?;
         let layout = file.layout.clone();
-        let is_fresh = file
-            .modified
-            .is_some_and(|at| now.saturating_sub(at) < FRESH);
+        let end_state = EndState::of(file, now, uncertain_ends);
         blocking(move || {
             let unreadable = |reason| Error::File {
                 url: mark.url.clone(),
@@ -110,8 +111,7 @@ impl OpenFile {
             let mut rows = rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip)
                 .map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
-            let ahead_place = RecordPlace::parse(&rows.place());
-            let notices = &layout.notices;
+            let ahead_place = rows.numbered_place();
             let is_beginning = skip == 0 && begin == Begin::default();
             let names = match is_beginning {
                 true => FirstNames::of(rows.as_mut(), &bytes, &layout, policy),
@@ -120,17 +120,15 @@ impl OpenFile {
             let names = names.map_err(unreadable)?;
             if ahead.is_none() && is_beginning {
                 let is_emptied = supersedes && names.are_missing();
-                note_empty(&mark, layout.kind, notices, is_emptied.then_some(&names));
+                note_empty(&mark, &layout, &names, is_emptied);
                 match is_emptied {
                     true if is_read => return Ok(Opened::Emptied),
                     true => return Err(unreadable(EMPTIED.to_owned())),
                     false => {}
                 }
             }
-            let unended = || ends_in_a_line(&bytes, &layout);
-            if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
-                note_unfinished(&mark, notices);
-            }
+            let noted = end_state.note(&bytes, &layout);
+            noted.map_err(|e| unreadable(e.to_string()))?;
             let has_parts = matches!(layout.kind, Kind::Parquet | Kind::Zip);
             Ok(Opened::Open(Box::new(Self {
                 mark,
@@ -160,6 +158,11 @@ impl OpenFile {
     /// Returns true if it supersedes landed records.
     pub(super) const fn supersedes(&self) -> bool {
         self.supersedes
+    }
+
+    /// Tables of an archive that were opened since the last call, with the names of their columns.
+    pub(super) fn take_members(&mut self) -> Vec<(String, Vec<String>)> {
+        self.rows.take_members()
     }
 
     /// Names in its first records, if it is read from its beginning.
@@ -197,7 +200,7 @@ impl OpenFile {
             let checked = file.check_version();
             checked.map_err(|e| self.unreadable(e.to_string()))?;
         }
-        let now = RecordPlace::parse(&self.rows.place());
+        let now = self.rows.numbered_place();
         let place = self.first_place(before, now);
         self.ahead_place = now;
         to.parts.push(PagePart {
@@ -228,7 +231,7 @@ impl OpenFile {
         };
         let is_from_begin = self.begin == Begin::default();
         let first = self.ahead_place.filter(|first| first.leads_to(now, steps));
-        first.or_else(|| is_from_begin.then(|| RecordPlace::record(before + 1)))
+        first.or_else(|| is_from_begin.then(|| RecordPlace::new(PlaceUnit::Record, before + 1)))
     }
 }
 
@@ -247,14 +250,29 @@ async fn open_labels(
     Ok(Some((labels, found.packing)))
 }
 
-/// Notes a file without rows. `emptied` are the missing names of one that had rows, which stay.
-fn note_empty(mark: &FileMark, kind: Kind, notices: &Notices, emptied: Option<&FirstNames>) {
-    let how = match (mark.bytes, kind) {
+/// Notes a file without rows, with these first names. The rows of an emptied one stay.
+fn note_empty(mark: &FileMark, layout: &Layout, names: &FirstNames, is_emptied: bool) {
+    let how = match (mark.bytes, layout.kind) {
         (0, _) => "is empty (0 bytes)".to_owned(),
         (bytes, Kind::Text) => format!("has no text in its {}", counted(bytes, "byte")),
         (bytes, _) => format!("has no rows in its {}", counted(bytes, "byte")),
     };
-    let rows = match emptied {
+    let has_no_line = match names {
+        FirstNames::Header(names) => names.is_empty(),
+        _ => matches!(layout.kind, Kind::Csv { .. }) && !layout.csv.header,
+    };
+    let skipped = layout.csv.skip_rows;
+    let (key, lines) = match has_no_line && skipped > 0 && mark.bytes > 0 {
+        true => (
+            "csv.skip_rows",
+            format!(
+                " behind the {} that `csv.skip_rows` passes over; lower it",
+                counted(skipped, "line")
+            ),
+        ),
+        false => ("", String::new()),
+    };
+    let rows = match is_emptied.then_some(names) {
         Some(FirstNames::Header(_)) => {
             ", without a header: the rows that landed from it stay; write it with its header alone to drop them"
         }
@@ -263,7 +281,42 @@ fn note_empty(mark: &FileMark, kind: Kind, notices: &Notices, emptied: Option<&F
         }
         None => "",
     };
-    notices.push_listed(EMPTY_FILE, "", format!("`{}` {how}{rows}", mark.url));
+    let message = format!("`{}` {how}{lines}{rows}", mark.url);
+    layout.notices.push_listed(EMPTY_FILE, key, message);
+}
+
+/// Reasons why the end of a file may not be its last one.
+struct EndState {
+    /// True if it was written a moment ago.
+    is_fresh: bool,
+    /// False if only the end of a connection shows it.
+    is_certain: bool,
+}
+
+impl EndState {
+    /// State of a file that was received.
+    fn of(file: &Found, now: Duration, uncertain_ends: &UncertainEnds) -> Self {
+        let is_young = |at| now.saturating_sub(at) < FRESH;
+        Self {
+            is_fresh: file.modified.is_some_and(is_young),
+            is_certain: !uncertain_ends.contain(&file.url),
+        }
+    }
+
+    /// Notes an end within a line that may be followed by more.
+    fn note(&self, file: &FileBytes, layout: &Layout) -> io::Result<()> {
+        if self.is_certain && !self.is_fresh || !ends_in_a_line(file, layout)? {
+            return Ok(());
+        }
+        if self.is_fresh {
+            note_unfinished(&file.mark, &layout.notices);
+        }
+        // A truncated line of NDJSON is no JSON.
+        if !self.is_certain && matches!(layout.kind, Kind::Csv { .. }) {
+            uncertain_end::note(&file.mark.url, &layout.notices);
+        }
+        Ok(())
+    }
 }
 
 fn note_unfinished(mark: &FileMark, notices: &Notices) {

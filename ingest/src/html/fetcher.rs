@@ -16,7 +16,7 @@ use feedline_http::{
     meter::{Cause, seconds},
     redacted,
 };
-use feedline_schemas::config::{CrawlConfig, SourceConfig};
+use feedline_schemas::config::{Bounded, CrawlConfig, RetryConfig, SourceConfig};
 use feedline_storage::clock::Clock;
 use reqwest::{
     StatusCode,
@@ -82,6 +82,8 @@ pub(super) enum Fetched {
 pub(super) struct PageFetcher {
     http: Http,
     retry: Retry,
+    /// A single try, for pages that failed in an earlier run.
+    single_try: Retry,
     crawl: CrawlConfig,
     /// Headers of every request.
     headers: HeaderMap,
@@ -148,9 +150,14 @@ impl PageFetcher {
             .hosts
             .iter()
             .for_each(|host| http.configure_host(host));
+        let single_try = RetryConfig {
+            max_tries: Bounded::literal::<1>(),
+            ..config.retry.clone()
+        };
         Ok(Self {
             http,
             retry: Retry::new(config.name.as_str(), &config.retry, &requests),
+            single_try: Retry::new(config.name.as_str(), &single_try, &requests),
             crawl: config.crawl.clone(),
             headers: HeaderMap::from_iter([(header::USER_AGENT, agent)]),
             validators: Validators::default(),
@@ -202,8 +209,8 @@ impl PageFetcher {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Fetches a URL of the frontier at index `number`. With an archive, the exchange is returned
-    /// too.
+    /// Fetches a URL of the frontier at index `number`. One that failed in an earlier run
+    /// (`is_retry`) gets a single try. With an archive, the exchange is returned too.
     ///
     /// # Errors
     /// [`Error::Cancelled`], [`Error::Deferred`], and an unreadable robots.txt of a start page.
@@ -211,6 +218,7 @@ impl PageFetcher {
         &self,
         found: &Discovery,
         number: u64,
+        is_retry: bool,
     ) -> Result<(Fetched, Option<Exchange>), Error> {
         let Ok(url) = Url::parse(&found.url) else {
             return Ok((Fetched::Skipped("not_a_url"), None));
@@ -221,6 +229,7 @@ impl PageFetcher {
         let host = self.host(&url);
         let mut rules = host.rules.lock().await;
         let mut retry = self.retry.beside(number);
+        let mut single_try = self.single_try.beside(number);
         let fetched = async {
             let delay = match self
                 .permission(&host, &mut rules, &url, &mut retry, found.is_start)
@@ -242,7 +251,11 @@ impl PageFetcher {
                     return Ok((failed, kept));
                 }
             };
-            self.get(&host, delay, &url, found.is_sitemap, &mut retry)
+            let retry = match is_retry {
+                true => &mut single_try,
+                false => &mut retry,
+            };
+            self.get(&host, delay, &url, found.is_sitemap, is_retry, retry)
                 .await
         };
         let fetched = fetched.await;
@@ -420,6 +433,7 @@ impl PageFetcher {
         delay: Duration,
         url: &Url,
         is_sitemap: bool,
+        is_retry: bool,
         retry: &mut Retry,
     ) -> Result<(Fetched, Option<Exchange>), Error> {
         let is_transient = &AtomicBool::new(false);
@@ -430,7 +444,10 @@ impl PageFetcher {
         let attempt = || async move {
             self.turn(host, url, delay).await;
             let wanted = |headers: &HeaderMap| wanted(headers, is_sitemap);
-            let answer = self.http.ask(url, ACCEPT, headers, wanted).await;
+            let answer = match is_retry {
+                true => self.http.ask_again(url, ACCEPT, headers, wanted).await,
+                false => self.http.ask(url, ACCEPT, headers, wanted).await,
+            };
             answer.inspect_err(|failure| {
                 let is_final = matches!(failure.again, Again::Never | Again::Absent);
                 is_transient.store(!is_final, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use url::Url;
 use super::{
     address::{Scope, normalized, normalized_host},
     fetcher::UNREACHABLE,
+    reader::HOST_TOO_SLOW,
     robots_failure::ROBOTS_UNREACHABLE,
     sitemap::Sitemap,
     visit::Visit,
@@ -86,16 +87,20 @@ impl LinkPolicy {
         others
     }
 
-    /// Turns the failure of a host that is down into a skipped URL, if `crawl.deny` matches the URL by
-    /// now. So a crawl can continue without that host.
-    pub(super) fn skip_denied_failure(&self, at: &Discovery, visit: Visit) -> Visit {
-        let is_down = matches!(
-            visit,
-            Visit::Failed {
-                reason: UNREACHABLE | ROBOTS_UNREACHABLE,
-                ..
+    /// Turns the failure of a host that is down or too slow into a skipped URL, if `crawl.deny` matches the URL by
+    /// now. So a crawl can continue without that host. For a URL that failed before (`is_retry`), any failure counts.
+    pub(super) fn skip_denied_failure(
+        &self,
+        at: &Discovery,
+        visit: Visit,
+        is_retry: bool,
+    ) -> Visit {
+        let is_down = match visit {
+            Visit::Failed { reason, .. } => {
+                is_retry || matches!(reason, UNREACHABLE | ROBOTS_UNREACHABLE | HOST_TOO_SLOW)
             }
-        );
+            _ => false,
+        };
         let is_denied = || Url::parse(&at.url).is_ok_and(|url| self.scope.denies(&url));
         match is_down && !at.is_start && is_denied() {
             true => Visit::Skipped("denied"),

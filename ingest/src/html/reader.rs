@@ -34,6 +34,8 @@ const LONGEST: Duration = Duration::from_secs(20);
 const GIVEN_UP: usize = 8;
 /// Given-up pages of a host after which no more of its pages are read.
 const HOST_GIVEN_UP: u32 = 3;
+/// Reason for a page that was not read since that many pages of its host were given up.
+pub(super) const HOST_TOO_SLOW: &str = "host_too_slow";
 /// Bytes parsed between two checks for cancellation: about a second for the worst page.
 const PART_BYTES: usize = 4 << 10;
 
@@ -67,6 +69,8 @@ pub(super) struct Contents {
     pub(super) skipped: Option<&'static str>,
     /// Encoding in which some bytes of the page are invalid.
     pub(super) invalid_in: Option<&'static str>,
+    /// Number of tables without a header, if records are rows of tables.
+    pub(super) headless_tables: u64,
     /// Normalized, in the order of the document.
     pub(super) links: Vec<Url>,
 }
@@ -104,10 +108,10 @@ impl Readers {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = *hosts.get(url.host_str()?)?;
         let detail = format!(
-            "{count} pages of its host took longer than {} s each, so no more of them are read in this run; exclude such pages with `crawl.deny` and rerun",
+            "{count} pages of its host took longer than {} s each, so no more of them are read in this run; the next one requests them again; exclude slow pages with `crawl.deny`",
             LONGEST.as_secs()
         );
-        (count >= HOST_GIVEN_UP).then_some(("host_too_slow", detail))
+        (count >= HOST_GIVEN_UP).then_some((HOST_TOO_SLOW, detail))
     }
 
     /// Reads a page in a `slot`.
@@ -259,7 +263,7 @@ pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Cont
         () if !page.lands => Some("links_only"),
         () if noindex => Some("noindex"),
         () => {
-            contents.records = records(&document, &base, page);
+            (contents.records, contents.headless_tables) = records(&document, &base, page);
             contents
                 .records
                 .is_empty()
@@ -284,16 +288,18 @@ fn too_deep() -> Fault {
     ("too_deep", detail)
 }
 
-fn records(document: &Document, base: &Url, page: &Unread) -> Vec<Record> {
+/// The records of a page, and the number of its tables that have no header.
+fn records(document: &Document, base: &Url, page: &Unread) -> (Vec<Record>, u64) {
     let url =
         canonical(document, base, &page.rules.drop_params).unwrap_or_else(|| page.url.clone());
-    match page.rules.page.extract {
+    let records = match page.rules.page.extract {
         PageExtract::Article => article::record(document, &url, &page.url)
             .into_iter()
             .collect(),
         PageExtract::Rows => rows::records(document, base, &page.url, &page.rules.page),
-        PageExtract::Tables => tables::records(document, &page.url),
-    }
+        PageExtract::Tables => return tables::records(document, &page.url),
+    };
+    (records, 0)
 }
 
 /// A page that is plain text.
@@ -312,7 +318,7 @@ fn plain(page: &Unread, text: String, invalid_in: Option<&'static str>) -> Conte
         records,
         skipped,
         invalid_in,
-        links: Vec::new(),
+        ..Contents::default()
     }
 }
 
@@ -463,7 +469,7 @@ mod tests {
             going_on.push(give_up(&readers, "slow").await);
             let url = Url::parse("http://slow/other").unwrap();
             let refusal = readers.refusal(&url).map(|(reason, _)| reason);
-            let expected = (given_up == HOST_GIVEN_UP).then_some("host_too_slow");
+            let expected = (given_up == HOST_GIVEN_UP).then_some(HOST_TOO_SLOW);
             assert_eq!(refusal, expected, "{given_up}");
         }
         assert_eq!(readers.refusal(&any()), None);

@@ -1,9 +1,12 @@
 //! Hosts whose robots.txt cannot be read: the error of their pages, and the warning.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use feedline_http::{HttpCause, redacted};
-use feedline_schemas::{count::counted, report::Warning};
+use feedline_schemas::{
+    count::{counted, first_counted},
+    report::Warning,
+};
 use reqwest::StatusCode;
 use url::Url;
 
@@ -79,57 +82,65 @@ impl RobotsFailure {
     }
 }
 
-/// Rejected URLs of hosts whose robots.txt cannot be read, in this run. The warning of them ends with
-/// a run that visits all URLs and rejects none for this reason.
+/// URLs of hosts whose robots.txt cannot be read, in this run. The warning of them ends with a run that
+/// visits all URLs, or all that failed before, and finds none of such a host.
 #[derive(Debug, Default)]
 pub(super) struct RobotsWarnings {
-    /// Number of rejected URLs by host.
+    /// Number of failed URLs by host.
     urls: BTreeMap<String, u64>,
-    /// True if an earlier run has visited the first URLs of the crawl.
+    /// True if an earlier run has visited the first URLs of the crawl, or of a pass over failed ones.
     is_resumed: bool,
-    /// Change of the warning since it was taken.
-    change: Option<WarningChange>,
+    /// True if URLs were counted since the change of the warning was taken.
+    has_new: bool,
+    /// True if the warning ends.
+    is_lifted: bool,
 }
 
 impl RobotsWarnings {
-    /// Records that an earlier run has visited the first URLs of the crawl.
+    /// Records that an earlier run has visited the first URLs of the crawl, or of a pass over failed ones.
     pub(super) const fn resume(&mut self) {
         self.is_resumed = true;
     }
 
-    /// Counts a rejected URL of `host`.
+    /// Begins a pass over all URLs that failed before.
+    pub(super) fn begin_pass(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Counts a URL of `host` that failed.
     pub(super) fn count(&mut self, host: &str) {
         *self.urls.entry(host.to_owned()).or_default() += 1;
-        let named = self.urls.iter().take(NAMED_HOSTS);
-        let named: Vec<String> = named
-            .map(|(host, count)| format!("`{host}` ({})", counted(*count, "URL")))
-            .collect();
-        let more = match self.urls.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {}", counted(more as u64, "more host")),
-        };
+        self.has_new = true;
+    }
+
+    fn warning(&self) -> Warning {
+        let named = self.urls.iter();
+        let named = named.map(|(host, count)| format!("`{host}` ({})", counted(*count, "URL")));
+        let named: Vec<String> = named.collect();
         let earlier = match self.is_resumed {
             true => "; an earlier run of this crawl may have named others",
             false => "",
         };
         let message = format!(
-            "the robots.txt of {}{more} cannot be read, so these URLs are rejected and no page of these hosts is requested; a repeated crawl (`crawl.refresh = \"if_changed\"`) requests them again; leave a host out with `crawl.deny`, or set this key to false to ignore its rules{earlier}",
-            named.join(", ")
+            "the robots.txt of {} cannot be read, so these URLs are rejected and no page of these hosts is requested; the next run requests them again; leave a host out with `crawl.deny`, or set this key to false to ignore its rules{earlier}",
+            first_counted(&named, NAMED_HOSTS, "host")
         );
-        let warning = Warning::new(ROBOTS_UNREACHABLE, message).with_key(ROBOTS_KEY);
-        self.change = Some(WarningChange::Raise(warning));
+        Warning::new(ROBOTS_UNREACHABLE, message).with_key(ROBOTS_KEY)
     }
 
-    /// Ends the warning of an earlier run, at the end of a crawl without such a host.
-    pub(super) fn finish(&mut self) {
-        if !self.is_resumed && self.urls.is_empty() {
-            self.change = Some(WarningChange::Lift(ROBOTS_UNREACHABLE));
-        }
+    /// Ends the warning of an earlier run, at the end of a crawl or of a pass without such a host.
+    /// `has_recovered` is true after a pass, resumed or not, that leaves no failed URL.
+    pub(super) fn finish(&mut self, has_recovered: bool) {
+        self.is_lifted = self.urls.is_empty() && (!self.is_resumed || has_recovered);
     }
 
     /// Takes the change of the warning since the last call.
     pub(super) fn take_change(&mut self) -> Option<WarningChange> {
-        self.change.take()
+        let is_lifted = mem::take(&mut self.is_lifted);
+        if mem::take(&mut self.has_new) {
+            return Some(WarningChange::Raise(self.warning()));
+        }
+        is_lifted.then_some(WarningChange::Lift(ROBOTS_UNREACHABLE))
     }
 }
 
@@ -141,13 +152,18 @@ mod tests {
     fn a_warning_counts_urls_by_host_and_ends_with_a_complete_crawl_without_one() {
         let held = || vec![Warning::new(ROBOTS_UNREACHABLE, "of an earlier run")];
         let after = |warnings: &mut RobotsWarnings| {
-            warnings.finish();
+            warnings.finish(false);
             crate::warnings::apply(held(), warnings.take_change())
         };
         assert_eq!(after(&mut RobotsWarnings::default()), []);
         let mut resumed = RobotsWarnings::default();
         resumed.resume();
         assert_eq!(after(&mut resumed), held());
+        let mut recovered = RobotsWarnings::default();
+        recovered.resume();
+        recovered.finish(true);
+        let change = recovered.take_change();
+        assert_eq!(change, Some(WarningChange::Lift(ROBOTS_UNREACHABLE)));
         let mut warnings = RobotsWarnings::default();
         for host in ["b.example", "a.example", "b.example"] {
             warnings.count(host);

@@ -7,7 +7,14 @@
 use std::collections::BTreeMap;
 
 use feedline_readers::{record::Record, value::Value};
+use feedline_schemas::{
+    config::{PageConfig, PageExtract},
+    count::counted,
+    report::{WarnedColumn, Warning},
+};
 
+/// Code of the warning about columns without a value in any row.
+pub(crate) const SELECTOR_WITHOUT_MATCH: &str = "selector_without_match";
 /// Pages in a row without rows, and rows in a row without a column, that raise the alarm.
 const ALARM_AFTER: u64 = 20;
 
@@ -53,8 +60,41 @@ impl Drift {
         alarms
     }
 
+    /// Warns of columns of `page` without a value in any row. The warning has each column with its
+    /// place in a row, also as a value, which is never left out. No warning unless these are all of the
+    /// `landed` rows.
+    pub(super) fn warn_of_unmatched(&self, page: &PageConfig, landed: u64) -> Option<Warning> {
+        if page.extract != PageExtract::Rows {
+            return None;
+        }
+        let names = self.never_matched(landed).into_iter();
+        let columns = names.filter_map(|name| {
+            let place = page.columns.get(name)?;
+            Some(WarnedColumn {
+                values: vec![place.clone()],
+                ..WarnedColumn::with_found(name, place)
+            })
+        });
+        let columns: Vec<WarnedColumn> = columns.collect();
+        let have = match columns.len() {
+            0 => return None,
+            1 => "has",
+            _ => "have",
+        };
+        let shown = columns.iter();
+        let shown = shown.map(|column| format!("`{}` (`{}`)", column.name, column.found));
+        let shown: Vec<String> = shown.collect();
+        let message = format!(
+            "{} {have} no value in any of {}, so only nulls land; correct the selector in `page.columns`",
+            shown.join(", "),
+            counted(landed, "row")
+        );
+        let warning = Warning::new(SELECTOR_WITHOUT_MATCH, message).with_key("page.columns");
+        Some(warning.with_columns(columns))
+    }
+
     /// Columns without a value in any row; none unless these are all of the `landed` rows.
-    pub(super) fn never_matched(&self, landed: u64) -> Vec<&str> {
+    fn never_matched(&self, landed: u64) -> Vec<&str> {
         if self.rows != landed {
             return Vec::new();
         }
@@ -84,6 +124,27 @@ mod tests {
         assert!(drift.never_matched(3).is_empty());
         drift.look(&[row(Value::Int(1))]);
         assert!(drift.never_matched(3).is_empty());
+    }
+
+    #[test]
+    fn the_warning_of_a_column_without_a_value_has_its_name_and_its_place() {
+        let columns = [("name", "h2"), ("price", ".price")];
+        let page = PageConfig {
+            extract: PageExtract::Rows,
+            columns: columns.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            ..PageConfig::default()
+        };
+        let mut drift = Drift::default();
+        drift.look(&[row(Value::Null)]);
+        let warning = drift.warn_of_unmatched(&page, 1).unwrap();
+        let place = WarnedColumn {
+            values: vec![".price".to_owned()],
+            ..WarnedColumn::with_found("price", ".price")
+        };
+        assert_eq!(warning.columns().collect::<Vec<_>>(), [&place]);
+        let begin = "`price` (`.price`) has no value in any of 1 row, so only nulls land";
+        assert!(warning.message.starts_with(begin), "{warning:?}");
+        assert_eq!(drift.warn_of_unmatched(&page, 2), None);
     }
 
     #[test]

@@ -4,7 +4,10 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use feedline_http::redacted;
-use feedline_schemas::{count::counted, report::Warning};
+use feedline_schemas::{
+    count::{counted, first_counted},
+    report::Warning,
+};
 use url::Url;
 
 use super::{
@@ -124,17 +127,10 @@ impl SitemapWarnings {
         }
         let mut by_count: Vec<(&String, u64)> = others.iter().map(|(h, n)| (h, *n)).collect();
         by_count.sort_by_key(|(_, count)| Reverse(*count));
-        let named = by_count.iter().take(NAMED_HOSTS);
-        let named: Vec<String> = named
-            .map(|(host, count)| format!("{count} of `{host}`"))
-            .collect();
-        let hosts = match others.len() - named.len() {
-            0 => named.join(", "),
-            more => {
-                let more = counted(more as u64, "more host");
-                format!("{} and some of {more}", named.join(", "))
-            }
-        };
+        let named = by_count.iter();
+        let named = named.map(|(host, count)| format!("{count} of `{host}`"));
+        let named: Vec<String> = named.collect();
+        let hosts = first_counted(&named, NAMED_HOSTS, "host");
         let (name, urls) = (shown(url), counted(urls, "URL"));
         tracing::warn!(
             code = SITEMAP_OF_OTHER_HOSTS,

@@ -11,9 +11,10 @@ const MAX_SPAN: usize = 1_000;
 
 /// Returns a record for each row below the header of each table that has one. The first row is a
 /// header if all of its cells are `th` or it is in `thead`. Further rows of a `thead` belong to the
-/// header too. A cell that spans several columns or rows counts in each of them.
-pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
-    let mut records = Vec::new();
+/// header too. A cell that spans several columns or rows counts in each of them. Also returns the
+/// number of tables with text and without a header, except those around other tables.
+pub(super) fn records(document: &Document, url: &Url) -> (Vec<Record>, u64) {
+    let (mut records, mut headless) = (Vec::new(), 0);
     for (number, table) in document.select("table").nodes().iter().enumerate() {
         let mut rows = grid(table).into_iter().peekable();
         let mut header: Vec<Row> = Vec::new();
@@ -24,6 +25,8 @@ pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
             header.push(row);
         }
         if header.is_empty() {
+            let has_text = rows.any(|row| row.cells.iter().any(|cell| !cell.is_empty()));
+            headless += u64::from(has_text && !has_table(table));
             continue;
         }
         let names = names(&header_texts(&header));
@@ -31,7 +34,12 @@ pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
             records.push(record(url, number, &names, row));
         }
     }
-    records
+    (records, headless)
+}
+
+/// Returns true for a table around another one.
+fn has_table(table: &NodeRef<'_>) -> bool {
+    table.descendants_it().any(|node| node.has_name("table"))
 }
 
 fn record(url: &Url, table: usize, names: &[String], row: Row) -> Record {
@@ -175,7 +183,7 @@ mod tests {
 
     fn check(html: &str, expected: &[&str]) {
         let url = Url::parse("http://h/").unwrap();
-        let found = records(&Document::from(html), &url);
+        let (found, _) = records(&Document::from(html), &url);
         let shown: Vec<_> = found
             .iter()
             .map(|record| match record {
@@ -200,6 +208,16 @@ mod tests {
                 "ragged_row: 2 | 3",
             ],
         );
+    }
+
+    #[test]
+    fn tables_without_a_header_are_counted_except_those_around_others() {
+        let html = "<table><tr><th>a<tr><td>1</table><table><tr><td>x<tr><td>y</table>\
+             <table><tr><td>z</table><table><tr><td></table>\
+             <table><tr><td>layout <table><tr><th>b<tr><td>2</table></table>";
+        let url = Url::parse("http://h/").unwrap();
+        let (found, headless) = records(&Document::from(html), &url);
+        assert_eq!((found.len(), headless), (2, 2));
     }
 
     #[test]

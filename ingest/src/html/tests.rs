@@ -1,5 +1,7 @@
 //! Crawls of small sites on loopback.
 
+mod failed_pages;
+mod headless_tables;
 mod invalid_bytes;
 mod missing_sitemaps;
 mod politeness;
@@ -12,7 +14,10 @@ use feedline_readers::value::Value;
 use feedline_schemas::config::Bounded;
 use std::collections::BTreeMap;
 
-use feedline_schemas::config::{PageExtract, SourceKind};
+use feedline_schemas::{
+    config::{PageExtract, SourceKind},
+    report::Warning,
+};
 
 use super::*;
 use crate::testing::{Scripted, Step, answer, context, raw};

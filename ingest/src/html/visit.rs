@@ -58,8 +58,8 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Fetches a URL with the index `number` in the frontier, and parses the response. With an
-    /// archive, the response is archived.
+    /// Fetches a URL with the index `number` in the frontier, and parses the response. `is_retry` is
+    /// true if it failed in an earlier run. With an archive, the response is archived.
     ///
     /// # Errors
     /// Like [`PageFetcher::fetch`].
@@ -67,8 +67,9 @@ impl Visitor {
         &self,
         number: u64,
         at: Discovery,
+        is_retry: bool,
     ) -> Result<(Visit, Option<Exchange>), Error> {
-        let (fetched, kept) = self.site.fetch(&at, number).await?;
+        let (fetched, kept) = self.site.fetch(&at, number, is_retry).await?;
         Ok((self.read(at, fetched).await?, kept))
     }
 

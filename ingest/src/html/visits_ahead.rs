@@ -26,9 +26,19 @@ pub(super) struct VisitsAhead {
     done: BTreeMap<u64, Visited>,
     /// Index of the first URL without a visit.
     next: u64,
+    /// True if the URLs failed in an earlier run.
+    is_retry: bool,
 }
 
 impl VisitsAhead {
+    /// Visits to URLs that failed in an earlier run.
+    pub(super) fn of_failed() -> Self {
+        Self {
+            is_retry: true,
+            ..Self::default()
+        }
+    }
+
     /// Waits for the visits to the first `count` URLs of the frontier, and returns their results in
     /// its order, up to the first error. Meanwhile, URLs behind them are visited if `is_ahead`.
     pub(super) async fn take(
@@ -63,7 +73,10 @@ impl VisitsAhead {
         }
         if error.is_some() {
             // The URL is visited again if the crawl continues.
-            *self = Self::default();
+            *self = Self {
+                is_retry: self.is_retry,
+                ..Self::default()
+            };
         }
         (taken, error)
     }
@@ -85,8 +98,8 @@ impl VisitsAhead {
         let peeked = usize::try_from(end - first).unwrap_or(usize::MAX);
         let behind = usize::try_from(self.next - first).unwrap_or(usize::MAX);
         for found in frontier.peek(peeked).into_iter().skip(behind) {
-            let (visitor, number) = (Arc::clone(visitor), self.next);
-            let visit = async move { (number, visitor.visit(number, found).await) };
+            let (visitor, number, is_retry) = (Arc::clone(visitor), self.next, self.is_retry);
+            let visit = async move { (number, visitor.visit(number, found, is_retry).await) };
             let mut visit = visit.boxed();
             // Its first step is made here, so that visits wait for their host in this order.
             match (&mut visit).now_or_never() {

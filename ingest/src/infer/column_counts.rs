@@ -9,6 +9,7 @@ use feedline_readers::value::{Value, hex, one_line, shorten};
 use feedline_schemas::{
     csv_cell::CellFormat,
     record::ColumnType,
+    report::WarnedColumn,
     row_counter::{IndexCounter, RestartingCounter},
 };
 
@@ -261,17 +262,17 @@ impl ColumnCounts {
     }
 
     /// The name of the column, with a few values of these kinds.
-    pub(super) fn named(&self, kinds: &[Kind]) -> String {
-        format!("`{}` ({})", self.name, self.some_of(kinds))
+    pub(super) fn named(&self, kinds: &[Kind]) -> WarnedColumn {
+        WarnedColumn::with_found(&self.name, self.some_of(kinds))
     }
 
     /// The name of the column, with those of two values that it has.
-    pub(super) fn named_with(&self, values: [Option<&String>; 2]) -> String {
+    pub(super) fn named_with(&self, values: [Option<&String>; 2]) -> WarnedColumn {
         let shown = values.into_iter().flatten();
         let shown: Vec<String> = shown
             .map(|text| format!("`{}`", shorten(text, SHOWN)))
             .collect();
-        format!("`{}` ({})", self.name, shown.join(", "))
+        WarnedColumn::with_found(&self.name, shown.join(", "))
     }
 
     /// A few values of these kinds.

@@ -1,9 +1,13 @@
 //! The type of a column, decided from the counts of its values.
 
-use feedline_schemas::{count::noun_of, record::ColumnType};
+use feedline_schemas::{
+    count::{counted, noun_of},
+    record::ColumnType,
+    report::WarnedColumn,
+};
 
 use super::{
-    column_counts::ColumnCounts, kind::Kind, missing_words, source_separators::SourceSeparators,
+    column_counts::ColumnCounts, kind::Kind, source_separators::SourceSeparators,
     type_warnings::ColumnFindings,
 };
 use crate::record_places::RecordPlaces;
@@ -134,9 +138,8 @@ impl ColumnCounts {
         if self.spellings.is_empty() {
             return;
         }
-        findings
-            .spellings
-            .push(format!("`{}` ({})", self.name, self.list_spellings()));
+        let column = WarnedColumn::with_found(&self.name, self.list_spellings());
+        findings.spellings.push(self.with_spellings(column));
     }
 
     /// Collects a text column with spellings of a missing value, which stay text.
@@ -144,12 +147,18 @@ impl ColumnCounts {
         if self.spellings.is_empty() {
             return;
         }
-        let values = self.sum(|_| true);
-        findings.missing_words.push(missing_words::describe(
-            &self.name,
-            &self.list_spellings(),
-            values,
-        ));
+        let values = counted(self.sum(|_| true), "value");
+        let described = format!("{} of {values}", self.list_spellings());
+        let column = WarnedColumn::with_found(&self.name, described);
+        findings.missing_words.push(self.with_spellings(column));
+    }
+
+    /// `column` with the spellings of a missing value that it has.
+    fn with_spellings(&self, column: WarnedColumn) -> WarnedColumn {
+        WarnedColumn {
+            values: self.spellings.keys().cloned().collect(),
+            ..column
+        }
     }
 
     /// Spellings of a missing value, each with its number of values.
@@ -177,9 +186,8 @@ impl ColumnCounts {
         let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_met).collect();
         let are = if count == 1 { "is" } else { "are" };
         findings.has_cells |= self.has_cells;
-        findings.odd.push(format!(
-            "`{}` ({count} of {} {are} no {}, such as {}{}{})",
-            self.name,
+        let described = format!(
+            "{count} of {} {are} no {}, such as {}{}{}",
             self.values(),
             noun_of(count, noun(r#type)),
             self.some_of(&kinds),
@@ -189,7 +197,9 @@ impl ColumnCounts {
                 .find_map(|kind| hint(*kind))
                 .filter(|_| rules.has_csv)
                 .unwrap_or_default()
-        ));
+        );
+        let column = WarnedColumn::with_found(&self.name, described);
+        findings.odd.push(column);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Types of columns that have landed already, with the values of a sample.
 
-use feedline_schemas::{config::TypeContract, record::ColumnType};
+use feedline_schemas::{config::TypeContract, record::ColumnType, report::WarnedColumn};
 
 use super::{
     column_counts::ColumnCounts, decide::Rules, kind::Kind, type_warnings::ColumnFindings,
@@ -41,14 +41,15 @@ impl ColumnCounts {
         if let Some(next) = next_type(landed, needed, types) {
             return next;
         }
-        findings.other_landed.push(format!(
-            "`{}` (landed as {}, but the rows looked at read as {}, such as {}{})",
-            self.name,
+        let described = format!(
+            "landed as {}, but the rows looked at read as {}, such as {}{}",
             noun(landed),
             noun(found),
             self.some_of(&others),
             self.first_place(&others, rules.places)
-        ));
+        );
+        let column = WarnedColumn::with_found(&self.name, described);
+        findings.other_landed.push(column);
         landed
     }
 

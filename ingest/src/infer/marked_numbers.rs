@@ -114,7 +114,7 @@ mod tests {
     use feedline_readers::{record::Record, value::Value};
     use feedline_schemas::config::{ColumnContract, DeclaredType, PaginationKind, SourceConfig};
 
-    use crate::infer::{Inferred, Survey, has_open_columns};
+    use crate::infer::{Inferred, Survey, hold_under};
 
     fn infer(cells: &[&str]) -> Inferred {
         let config = crate::testing::config("http://h/", PaginationKind::Page);
@@ -222,7 +222,7 @@ mod tests {
         };
         let advice = "declare `contract.column.<name>.type = \"text\"`";
         assert!(warning.message.contains(advice), "{warning:?}");
-        assert!(has_open_columns(warning, &config));
+        assert!(hold_under(&config, warning.clone()).is_some());
         let column = ColumnContract {
             r#type: Some(DeclaredType::Text),
             ..ColumnContract::default()
@@ -230,6 +230,6 @@ mod tests {
         config.contract.column.insert("x".to_owned(), column);
         assert_eq!(survey_of(&config), []);
         // So is the warning of an earlier run.
-        assert!(!has_open_columns(warning, &config));
+        assert!(hold_under(&config, warning.clone()).is_none());
     }
 }

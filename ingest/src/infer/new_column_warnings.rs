@@ -1,80 +1,8 @@
 //! Warnings about columns that come after others have landed: they join the warnings that hold.
 
-use feedline_schemas::{
-    count::counted,
-    report::{Warning, replace_warning},
-};
+use feedline_schemas::report::{Finding, Warning, replace_warning};
 
-use super::{
-    missing_words::{EXPLANATION, MISSING_WORDS},
-    rounded_digits::{self, DIGITS_ROUNDED, ROUNDED},
-    separator_warnings::{CODED_AMOUNTS, MIXED_GROUPS, OTHER_POINTS, POINT_GROUPS},
-    type_warnings::{
-        AMBIGUOUS_DATES, LEADING_ZEROS, LOCAL_TIMES, LOOKS_LIKE_APOSTROPHES,
-        LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DATES, LOOKS_LIKE_DECIMAL_COMMA,
-        LOOKS_LIKE_DECIMAL_POINT, LOOKS_LIKE_LISTS, LOOKS_LIKE_PERCENT, LOOKS_LIKE_POINT_THOUSANDS,
-        LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS, MISSING_SPELLINGS, MIXED_DECIMAL_SEPARATORS,
-        MIXED_TYPES, NAMED, ODD_VALUES, TEXT_TIMES,
-    },
-};
-
-/// Begins of the explanations behind lists of columns, by the codes of their warnings.
-const EXPLANATIONS: [(&str, &str); 21] = [
-    (
-        MISSING_SPELLINGS,
-        "usual spellings of a missing value are read as missing",
-    ),
-    (ODD_VALUES, "values that are no numbers or no dates "),
-    (MIXED_TYPES, "columns of several types land as text"),
-    (
-        LEADING_ZEROS,
-        "the column lands as text, so that no digit of a code is lost",
-    ),
-    (MISSING_WORDS, EXPLANATION),
-    (
-        LOOKS_LIKE_DECIMAL_COMMA,
-        "numbers in a notation with a decimal comma land as text",
-    ),
-    (LOOKS_LIKE_DECIMAL_POINT, OTHER_POINTS),
-    (
-        MIXED_DECIMAL_SEPARATORS,
-        "numbers with a decimal comma in some rows and a decimal point in others",
-    ),
-    (LOOKS_LIKE_POINT_THOUSANDS, POINT_GROUPS),
-    (
-        LOOKS_LIKE_APOSTROPHES,
-        "numbers with an apostrophe between thousands land as text",
-    ),
-    (LOOKS_LIKE_CODED_AMOUNTS, CODED_AMOUNTS),
-    (LOOKS_LIKE_LISTS, MIXED_GROUPS),
-    (
-        LOOKS_LIKE_THOUSANDS,
-        "numbers with commas between their digits land as text",
-    ),
-    (
-        LOOKS_LIKE_SPACES,
-        "numbers with spaces between thousands land as text",
-    ),
-    (
-        LOOKS_LIKE_PERCENT,
-        "numbers with a percent sign land as text",
-    ),
-    (
-        LOOKS_LIKE_CURRENCY,
-        "amounts with a currency sign land as text",
-    ),
-    (
-        LOOKS_LIKE_DATES,
-        "dates that are not written as in ISO 8601 land as text",
-    ),
-    (TEXT_TIMES, "times of several forms land as text"),
-    (LOCAL_TIMES, "timestamps without an offset are read as UTC"),
-    (DIGITS_ROUNDED, ROUNDED),
-    (
-        AMBIGUOUS_DATES,
-        "two formats of `contract.dates` read these differently",
-    ),
-];
+use super::rounded_digits::{self, DIGITS_ROUNDED};
 
 /// Adds a warning, which may be about new columns, to those that hold. A held warning about the types
 /// of other columns keeps these; any other one with its code is replaced.
@@ -84,59 +12,80 @@ pub(crate) fn add_column_warning(warnings: &mut Vec<Warning>, new: Warning) {
     replace_warning(warnings, joined.unwrap_or(new));
 }
 
-/// Returns the `held` warning with the columns of the `new` one; `None` if they have no lists of
-/// columns.
+/// Returns the `held` warning with the columns of the `new` one; `None` if the message of the new one is not
+/// made of findings. A held one without findings is of an earlier release, and keeps its text.
 fn join_warnings(held: &Warning, new: &Warning) -> Option<Warning> {
-    let explained = EXPLANATIONS.iter().find(|(code, _)| *code == new.code);
-    let begin = explained.map(|(_, begin)| format!(": {begin}"))?;
-    let (new_columns, new_end) = new.message.rsplit_once(begin.as_str())?;
-    if held.message.contains(new_columns) {
-        return Some(held.clone());
-    }
-    let message = match held.message.rsplit_once(begin.as_str()) {
-        Some((columns, end)) if end == new_end => {
-            format!("{}{begin}{end}", join_lists(columns, new_columns))
-        }
-        // The advice for numbers with more digits than a decimal has is good for the others too.
-        Some((columns, _)) if new.code == DIGITS_ROUNDED => {
-            let explanation = rounded_digits::explain(true);
-            format!("{}: {explanation}", join_lists(columns, new_columns))
-        }
-        // Other advice is for its own columns.
-        _ => format!("{}; {}", held.message, new.message),
+    let is_made = |warning: &Warning| {
+        let mut findings = warning.findings.iter();
+        !warning.findings.is_empty() && findings.all(|finding| !finding.finding.is_empty())
     };
-    Some(Warning {
-        message,
-        ..held.clone()
-    })
-}
-
-/// Joins two lists of columns. Behind a list of as many as a warning names, the others are counted.
-fn join_lists(held: &str, new: &str) -> String {
-    let ((held, held_more), (new, new_more)) = (split_more(held), split_more(new));
-    if held_more > 0 || count_named(held) >= NAMED {
-        let more = held_more + count_named(new) + new_more;
-        return format!("{held} and {}", counted(more as u64, "more column"));
+    if !is_made(new) {
+        return None;
     }
-    match new_more {
-        0 => format!("{held}, {new}"),
-        more => format!("{held}, {new} and {}", counted(more as u64, "more column")),
+    if !is_made(held) {
+        let message = match held.message.contains(&new.message) {
+            true => held.message.clone(),
+            false => format!("{}; {}", held.message, new.message),
+        };
+        return Some(Warning {
+            message,
+            ..held.clone()
+        });
     }
+    let mut findings = held.findings.clone();
+    for new in &new.findings {
+        add_finding(&mut findings, new);
+    }
+    if held.code == DIGITS_ROUNDED {
+        join_advice(&mut findings);
+    }
+    Some(held.clone().with_findings(findings))
 }
 
-/// Splits a list of columns into those that it names and the number of further ones.
-fn split_more(columns: &str) -> (&str, usize) {
-    let split = columns.rsplit_once(" and ").and_then(|(named, more)| {
-        let count = more.strip_suffix(" more columns");
-        let count = count.or_else(|| more.strip_suffix(" more column"))?;
-        Some((named, count.parse().ok()?))
-    });
-    split.unwrap_or((columns, 0))
+/// Adds the columns of a finding: to an equal one, or after all others. A column that has another finding
+/// loses it.
+fn add_finding(findings: &mut Vec<Finding>, new: &Finding) {
+    let without_columns = |finding: &Finding| Finding {
+        columns: Vec::new(),
+        ..finding.clone()
+    };
+    let wanted = without_columns(new);
+    let mut is_added = false;
+    for finding in findings.iter_mut() {
+        if !is_added && without_columns(finding) == wanted {
+            is_added = true;
+            let known = finding.columns.len();
+            for column in &new.columns {
+                let mut known = finding.columns[..known].iter();
+                if known.all(|known| known.name != column.name) {
+                    finding.columns.push(column.clone());
+                }
+            }
+        } else {
+            let is_new = |name: &str| new.columns.iter().any(|column| column.name == name);
+            finding.columns.retain(|column| !is_new(&column.name));
+        }
+    }
+    if !is_added {
+        findings.push(new.clone());
+    }
+    findings.retain(|finding| !finding.columns.is_empty());
 }
 
-/// Number of columns that a list names: each has its values in parentheses behind it.
-fn count_named(columns: &str) -> usize {
-    columns.matches("` (").count()
+/// Makes one finding of those about rounded digits: the advice for numbers with more digits than a decimal
+/// has is good for the others too.
+fn join_advice(findings: &mut Vec<Finding>) {
+    if findings.len() < 2 {
+        return;
+    }
+    let columns = findings.drain(..).flat_map(|finding| finding.columns);
+    let joined = Finding {
+        columns: columns.collect(),
+        finding: rounded_digits::ROUNDED.to_owned(),
+        advice: rounded_digits::advice(true).to_owned(),
+        ..Finding::default()
+    };
+    findings.push(joined);
 }
 
 #[cfg(test)]
@@ -249,7 +198,19 @@ mod tests {
         add_column_warning(&mut held, other);
         let message = &held[0].message;
         assert!(message.starts_with("`a` (`0.123456789012345678`), `b` (`0.1"));
-        assert!(message.ends_with(&rounded_digits::explain(true)));
+        assert!(message.ends_with(rounded_digits::advice(true)));
+    }
+
+    #[test]
+    fn a_held_warning_of_an_earlier_release_keeps_its_text() {
+        let new = warning("missing_words", &["b"], &cells(&["NA", "DE"]));
+        let message = "`a` (1 `NA` of 2 values): usual spellings";
+        let mut held = vec![Warning::new("missing_words", message)];
+        for _ in 0..2 {
+            add_column_warning(&mut held, new.clone());
+            let both = format!("{message}; {}", new.message);
+            assert_eq!(held, [Warning::new("missing_words", both)]);
+        }
     }
 
     #[test]

@@ -3,82 +3,53 @@
 
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig},
-    report::Warning,
+    report::{Finding, WarnedColumn},
 };
 
 /// Code of the warning about them.
 pub(super) const DIGITS_ROUNDED: &str = "digits_rounded";
 
-/// Begin of the explanation in its message, behind the columns.
+/// The finding.
 pub(super) const ROUNDED: &str = "numbers of more than 17 digits are rounded to 64-bit floats";
 
-/// End of the description of a column.
-const END: &str = "`)";
-
-/// Explains the warning; `is_beyond_decimal` for numbers that do not fit a decimal.
-pub(super) fn explain(is_beyond_decimal: bool) -> String {
-    let advice = match is_beyond_decimal {
+/// The advice; `is_beyond_decimal` for numbers that do not fit a decimal.
+pub(super) const fn advice(is_beyond_decimal: bool) -> &'static str {
+    match is_beyond_decimal {
         true => {
             "declare the column `text` to keep all digits, since some have more than a `decimal` keeps (20 digits before the point and 18 behind it)"
         }
         false => "declare the column `decimal`, or `text`, to keep all digits",
-    };
-    format!("{ROUNDED}; {advice}")
+    }
 }
 
-/// Returns a landed warning as it holds under `config`: without the columns that are declared
-/// `float` by now, and with advice to reset for those of another declared type. Other warnings are
-/// not changed.
-pub(crate) fn follow_rounded_digits(
-    mut warning: Warning,
-    config: &SourceConfig,
-) -> Option<Warning> {
-    let parts = warning.message.split_once(&format!(": {ROUNDED}"));
-    let Some((columns, advice)) = parts.filter(|_| warning.code == DIGITS_ROUNDED) else {
-        return Some(warning);
+/// Returns the finding of a landed warning as it holds under `config`: without the columns that are declared
+/// `float` by now, and with advice to reset for those of another declared type.
+pub(super) fn hold(mut finding: Finding, config: &SourceConfig) -> Option<Finding> {
+    let declared = |column: &WarnedColumn| config.contract.column.get(&column.name)?.r#type;
+    let rounded = &mut finding.columns;
+    rounded.retain(|column| declared(column) != Some(DeclaredType::Float));
+    let found = rounded.iter().filter(|column| declared(column).is_some());
+    let found: Vec<String> = found.map(|column| format!("`{}`", column.name)).collect();
+    if rounded.is_empty() || found.is_empty() {
+        return (!rounded.is_empty()).then_some(finding);
+    }
+    let reset = format!(
+        "the type of {} is declared, but rows that landed before keep rounded digits: `feedline ingest reset \
+         PIPELINE.toml {}` re-reads everything with it",
+        found.join(", "),
+        config.name
+    );
+    finding.advice = match found.len() < rounded.len() {
+        true => format!("{}; {reset}", finding.advice),
+        false => reset,
     };
-    let (named, more) = columns.rsplit_once(END).unwrap_or((columns, ""));
-    let is_rounded = |column: &&str| {
-        let declared = declared(column, config);
-        declared.is_none_or(|(_, r#type)| r#type != DeclaredType::Float)
-    };
-    let rounded: Vec<&str> = named
-        .split(&format!("{END}, "))
-        .filter(is_rounded)
-        .collect();
-    let columns = match rounded[..] {
-        [] if more.is_empty() => return None,
-        [] => more.trim_start_matches(" and ").to_owned(),
-        _ => format!("{}{END}{more}", rounded.join(&format!("{END}, "))),
-    };
-    let found = rounded.iter().filter_map(|column| declared(column, config));
-    let found: Vec<String> = found.map(|(name, _)| format!("`{name}`")).collect();
-    let has_open = found.len() < rounded.len() || !more.is_empty();
-    let advice = if has_open { advice } else { "" };
-    let reset = match found[..] {
-        [] => String::new(),
-        _ => format!(
-            "; the type of {} is declared, but rows that landed before keep rounded digits: `feedline ingest reset \
-             PIPELINE.toml {}` re-reads everything with it",
-            found.join(", "),
-            config.name
-        ),
-    };
-    warning.message = format!("{columns}: {ROUNDED}{advice}{reset}");
-    Some(warning)
-}
-
-/// Name and declared type of the described column, if its type is declared.
-fn declared<'c>(column: &str, config: &'c SourceConfig) -> Option<(&'c str, DeclaredType)> {
-    let mut columns = config.contract.column.iter();
-    let own = columns.find(|(name, _)| column.starts_with(&format!("`{name}` (")));
-    own.and_then(|(name, own)| Some((name.as_str(), own.r#type?)))
+    Some(finding)
 }
 
 #[cfg(test)]
 mod tests {
     use feedline_readers::{record::Record, value::Value};
-    use feedline_schemas::config::PaginationKind;
+    use feedline_schemas::{config::PaginationKind, report::Warning};
 
     use super::*;
     use crate::{held_warnings::holding, infer::Survey};
@@ -117,7 +88,7 @@ mod tests {
     fn advice_that_is_followed_after_the_numbers_landed_becomes_advice_to_reset() {
         let both = landed(&["a", "b"]);
         let (a, b) = (format!("`a` (`{LONG}`)"), format!("`b` (`{LONG}`)"));
-        let advice = explain(true);
+        let advice = format!("{ROUNDED}; {}", advice(true));
         let message = format!("{a}, {b}: {advice}");
         let other = held(&both, &[("c", DeclaredType::Text)]);
         assert_eq!(other, std::slice::from_ref(&message));
@@ -138,14 +109,15 @@ mod tests {
     #[test]
     fn a_column_that_is_declared_float_is_no_longer_named() {
         let both = landed(&["a", "b"]);
-        let other = format!("`b` (`{LONG}`): {}", explain(true));
+        let other = format!("`b` (`{LONG}`): {ROUNDED}; {}", advice(true));
         assert_eq!(held(&both, &[("a", DeclaredType::Float)]), [other]);
         let types = [("a", DeclaredType::Float), ("b", DeclaredType::Float)];
         assert!(held(&both, &types).is_empty());
         let names = ["a", "b", "c", "d", "e", "f", "g"];
         let types = names[..5].iter().map(|name| (*name, DeclaredType::Float));
         let types: Vec<(&str, DeclaredType)> = types.collect();
-        let more = format!("2 more columns: {}", explain(true));
+        let (f, g) = (format!("`f` (`{LONG}`)"), format!("`g` (`{LONG}`)"));
+        let more = format!("{f}, {g}: {ROUNDED}; {}", advice(true));
         assert_eq!(held(&landed(&names), &types), [more]);
     }
 }

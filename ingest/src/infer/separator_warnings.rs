@@ -1,32 +1,29 @@
 //! Warnings about decimal separators that no setting of `csv` decides, or that may be read wrong.
 
-use feedline_schemas::{config::SourceConfig, csv_cell::CellFormat, report::Warning};
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    config::SourceConfig,
+    csv_cell::CellFormat,
+    report::{Finding, Warning},
+};
+use serde_json::Value;
 
 use super::{
     amount_marks::SIGN_SQL,
     column_counts::ColumnCounts,
     decide::Rules,
+    held_advice::csv_settings,
     inferred::SeparatorSamples,
     marked_numbers::APOSTROPHES,
     source_separators::SourceSeparators,
     type_warnings::{
         ColumnFindings, LOOKS_LIKE_APOSTROPHES, LOOKS_LIKE_CODED_AMOUNTS, LOOKS_LIKE_DECIMAL_POINT,
-        LOOKS_LIKE_LISTS, LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, warn_of_columns,
+        LOOKS_LIKE_LISTS, LOOKS_LIKE_POINT_THOUSANDS, MIXED_DECIMAL_SEPARATORS, finding,
+        warn_of_columns,
     },
 };
 
-/// Begin of the explanation of points that may separate thousands.
-pub(super) const POINT_GROUPS: &str = "a point before three digits may separate thousands";
-/// Begin of the explanation of commas that separate groups in two ways.
-pub(super) const MIXED_GROUPS: &str =
-    "commas before two digits in some cells and before three in others may be those of lists";
-/// Begin of the explanation of columns with another decimal separator than `csv`.
-pub(super) const OTHER_POINTS: &str = "numbers with a decimal point land as text";
-/// Begin of the explanation of amounts with marks that no key of `csv` reads.
-pub(super) const CODED_AMOUNTS: &str =
-    "amounts in parentheses, or with a code or another mark of accounting, land as text";
-/// Begin of the advice about points.
-pub(super) const SET_POINTS: &str = "? Set `csv.";
 /// Fewest numbers with three decimals each that are asked about where nothing else shows a separator. Of
 /// fewer numbers all have three by chance.
 const MIN_ASKED: u64 = 10;
@@ -104,11 +101,14 @@ impl ColumnFindings {
                 MIXED_DECIMAL_SEPARATORS,
                 "dataset.sources",
                 &self.mixed_decimals,
-                "numbers with a decimal comma in some rows and a decimal point in others: some files have the one, and others the \
-                 other, so no setting of `csv` reads all files, and where a number such as `1.234` is read, it is wrong in some \
-                 of them; give the files of each separator a `[[source]]` of their own, with `csv.decimal_separator = \",\"` and \
+                finding(
+                    "numbers with a decimal comma in some rows and a decimal point in others: some files have the one, and others the \
+                     other, so no setting of `csv` reads all files, and where a number such as `1.234` is read, it is wrong in some \
+                     of them",
+                    "give the files of each separator a `[[source]]` of their own, with `csv.decimal_separator = \",\"` and \
                  `csv.thousands_separator = \".\"` for those with a decimal comma, with `csv.thousands_separator = \",\"` for \
                  those with a decimal point and commas between thousands, and list both sources in `dataset.sources`",
+                ),
             );
         }
         let comma = match config.csv.decimal_separator {
@@ -119,13 +119,16 @@ impl ColumnFindings {
             MIXED_DECIMAL_SEPARATORS,
             "dataset.sql",
             &self.mixed_decimals,
-            &format!(
+            finding(
                 "numbers with a decimal comma in some rows and a decimal point in others land as text, and `csv.decimal_separator` \
-                 reads one of both; declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`: \
+                 reads one of both",
+                format!(
+                    "declare `contract.column.<name>.type = \"text\"`, and make numbers by a query in `dataset.sql`: \
                  where no cell has groups of thousands, `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '.') as \
                  double) as \"COLUMN\" from \"{}\"` reads both; or where each file has one of both, give the files of each separator \
                  a `[[source]]` of their own, {comma}, and list both sources in `dataset.sources`",
-                config.name
+                    config.name
+                ),
             ),
         )
     }
@@ -137,25 +140,35 @@ impl ColumnFindings {
             LOOKS_LIKE_DECIMAL_POINT,
             "dataset.sql",
             &self.decimal_points,
-            &format!(
-                "{OTHER_POINTS}, since `csv.decimal_separator = \"{decimal}\"` holds for all columns; declare \
+            finding(
+                format!(
+                    "numbers with a decimal point land as text, since `csv.decimal_separator = \"{decimal}\"` holds for all columns"
+                ),
+                format!(
+                    "declare \
                  `contract.column.<name>.type = \"text\"`, and unless they are codes or versions, make numbers by a query in \
                  `dataset.sql`: `select * except (\"COLUMN\"), try_cast(replace(\"COLUMN\", ',', '') as double) as \"COLUMN\" \
                  from \"{}\"`",
-                config.name
+                    config.name
+                ),
             ),
         )
     }
 
-    /// Key of the warning about numbers in a notation with a decimal comma, and its advice.
-    pub(super) fn advise_decimal_commas(&self, config: &SourceConfig) -> (&'static str, String) {
+    /// Key of the warning about numbers in a notation with a decimal comma, its advice, and the settings in it.
+    pub(super) fn advise_decimal_commas(
+        &self,
+        config: &SourceConfig,
+    ) -> (&'static str, String, BTreeMap<String, Value>) {
         let is_set = config.csv.decimal_separator == Some(',');
         let query = "`try_cast(replace(replace(\"COLUMN\", '.', ''), ',', '.') as double)`";
         let set = "set `csv.decimal_separator = \",\"`";
+        let [comma, points] = ["decimal_separator = \",\"", "thousands_separator = \".\""];
         match (is_set, self.has_comma_groups()) {
             (true, true) => (
                 "csv.thousands_separator",
                 "set `csv.thousands_separator = \".\"` to read them as numbers".to_owned(),
+                csv_settings(&[points]),
             ),
             (true, false) => (
                 "dataset.sql",
@@ -163,10 +176,12 @@ impl ColumnFindings {
                     "others have a decimal point, which `csv.thousands_separator = \".\"` would take for one of thousands; a \
                      query in `dataset.sql` reads them, such as {query}"
                 ),
+                BTreeMap::new(),
             ),
             (false, true) => (
                 "csv.decimal_separator",
                 format!("{set} and `csv.thousands_separator = \".\"` to read them as numbers"),
+                csv_settings(&[comma, points]),
             ),
             (false, false) if self.separators.has_points => {
                 let point = self.deciding.point.as_ref();
@@ -179,11 +194,12 @@ impl ColumnFindings {
                     "{set} to read {them} as numbers; it holds for all columns, and others have a decimal point{shown}, and land \
                      as text with it; a query in `dataset.sql` reads all of these without the key, such as {query}"
                 );
-                ("csv.decimal_separator", advice)
+                ("csv.decimal_separator", advice, csv_settings(&[comma]))
             }
             (false, false) => (
                 "csv.decimal_separator",
                 format!("{set} to read them as numbers"),
+                csv_settings(&[comma]),
             ),
         }
     }
@@ -217,18 +233,23 @@ impl ColumnFindings {
                 LOOKS_LIKE_APOSTROPHES,
                 "csv.thousands_separator",
                 &self.apostrophes,
-                &format!(
-                    "numbers with an apostrophe between thousands land as text; set `csv.thousands_separator = \"{sign}\"` to read \
-                     them as numbers"
-                ),
+                Finding {
+                    settings: csv_settings(&[format!("thousands_separator = \"{sign}\"")]),
+                    ..finding(
+                        "numbers with an apostrophe between thousands land as text",
+                        format!(
+                            "set `csv.thousands_separator = \"{sign}\"` to read them as numbers"
+                        ),
+                    )
+                },
             ),
             warn_of_columns(
                 LOOKS_LIKE_CODED_AMOUNTS,
                 "dataset.sql",
                 &self.coded_amounts,
-                &format!(
-                    "{CODED_AMOUNTS}, and no key of `csv` reads them; {}",
-                    self.advise_coded_amounts(config)
+                finding(
+                    "amounts in parentheses, or with a code or another mark of accounting, land as text, and no key of `csv` reads them",
+                    self.advise_coded_amounts(config),
                 ),
             ),
         ]
@@ -263,9 +284,10 @@ impl ColumnFindings {
             LOOKS_LIKE_LISTS,
             "contract.column.<name>.type",
             &self.lists,
-            &format!(
-                "{MIXED_GROUPS}, and `csv.thousands_separator` reads each cell as one number; declare \
-                 `contract.column.<name>.type = \"text\"` if they are lists, or `\"int\"` or `\"float\"` if they are numbers"
+            finding(
+                "commas before two digits in some cells and before three in others may be those of lists, and \
+                 `csv.thousands_separator` reads each cell as one number",
+                "declare `contract.column.<name>.type = \"text\"` if they are lists, or `\"int\"` or `\"float\"` if they are numbers",
             ),
         )
     }
@@ -284,11 +306,19 @@ impl ColumnFindings {
             LOOKS_LIKE_POINT_THOUSANDS,
             "csv.thousands_separator",
             &self.point_groups,
-            &format!(
-                "{POINT_GROUPS}{reason}: is `1.234` 1.234 there, as it is read, or 1234{SET_POINTS}decimal_separator = \",\"` and \
-                 `csv.thousands_separator = \".\"` if it is 1234; if it is 1.234, set `csv.decimal_separator = \".\"`, or declare \
-                 the column `float`"
-            ),
+            Finding {
+                settings: csv_settings(&[
+                    "decimal_separator = \",\"",
+                    "thousands_separator = \".\"",
+                ]),
+                ..finding(
+                    format!(
+                        "a point before three digits may separate thousands{reason}: is `1.234` 1.234 there, as it is read, or 1234?"
+                    ),
+                    "Set `csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"` if it is 1234; if it is 1.234, set \
+                     `csv.decimal_separator = \".\"`, or declare the column `float`",
+                )
+            },
         )
     }
 }
@@ -303,7 +333,7 @@ mod tests {
         report::Warning,
     };
 
-    use crate::infer::{Inferred, Survey, has_open_columns};
+    use crate::infer::{Inferred, Survey, hold_under};
 
     /// The columns of files with these rows, whose cells are separated by spaces.
     fn infer(files: &[&[&str]], decimal: Option<char>) -> Inferred {
@@ -398,13 +428,13 @@ mod tests {
         assert_eq!(warning.key.as_deref(), Some("dataset.sql"));
         // A declared type decides it, and so is the warning of an earlier run.
         let mut config = crate::testing::config("http://h/", PaginationKind::Page);
-        assert!(has_open_columns(&warning, &config));
+        assert!(hold_under(&config, warning.clone()).is_some());
         let column = ColumnContract {
             r#type: Some(DeclaredType::Text),
             ..ColumnContract::default()
         };
         config.contract.column.insert("c1".to_owned(), column);
-        assert!(!has_open_columns(&warning, &config));
+        assert!(hold_under(&config, warning).is_none());
         // Texts beside numbers are no column of numbers.
         assert_eq!(
             infer(&[&["5,5 a", "6,5 b.c", "7,5 1.5"]], Some(',')).warnings,

@@ -282,7 +282,7 @@ fn percentages_with_other_separators_than_those_of_csv_are_no_reason_for_a_reset
     let comma = "csv = { decimal_separator = \",\", percent = true }\n";
     let cells = ["1.1 %", "2.2 %", "3.3 %"].map(cell).to_vec();
     let found = infer_values(cells, comma);
-    let warning = follow_settings(found.warnings[0].clone(), &config(comma));
+    let warning = hold_under(&config(comma), found.warnings[0].clone()).unwrap();
     assert_eq!(warning.code, "looks_like_percent");
     assert_eq!(warning.key.as_deref(), Some("csv.decimal_separator"));
     let message = warning.message;
@@ -324,7 +324,9 @@ fn advice_to_set_a_key_becomes_advice_to_reset_once_the_key_is_set() {
     let landed = |cells: &[&str], before: &str, now: &str| {
         let found = infer_values(cells.iter().map(|text| cell(text)).collect(), before);
         let config = config(now);
-        follow_settings(found.warnings[0].clone(), &config).message
+        hold_under(&config, found.warnings[0].clone())
+            .unwrap()
+            .message
     };
     let dates = "contract.dates = [\"%d/%m/%Y\"]\n";
     let percent = "csv.percent = true\n";

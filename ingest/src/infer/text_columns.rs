@@ -1,13 +1,16 @@
 //! Text columns whose values may have another meaning.
 
-use feedline_schemas::count::{counted, noun_of};
+use feedline_schemas::{
+    count::{counted, noun_of},
+    report::WarnedColumn,
+};
 
 use super::{
     column_counts::ColumnCounts,
     decide::{Rules, share},
     kind::Kind,
     source_separators::SourceSeparators,
-    type_warnings::{ColumnFindings, DECLARED_FIT},
+    type_warnings::ColumnFindings,
 };
 
 /// Kinds of cells that may be dates.
@@ -195,13 +198,14 @@ impl ColumnCounts {
     fn note_leading_zeros(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
         let zeros = self.count(Kind::ZeroDigits);
         let verb = if zeros == 1 { "begins" } else { "begin" };
-        findings.leading_zeros.push(format!(
-            "`{}` ({zeros} of {} {verb} with a 0, such as {}{})",
-            self.name,
+        let described = format!(
+            "{zeros} of {} {verb} with a 0, such as {}{}",
             counted(self.values(), "value"),
             self.some_of(&[Kind::ZeroDigits]),
             self.first_place(&[Kind::ZeroDigits], rules.places)
-        ));
+        );
+        let column = WarnedColumn::with_found(&self.name, described);
+        findings.leading_zeros.push(column);
     }
 
     /// Returns true if the strings are times of several forms, but for a small fraction. Blank strings
@@ -232,9 +236,8 @@ impl ColumnCounts {
                 times.other()
             ),
         };
-        findings
-            .text_times
-            .push(format!("`{}` ({samples}{odd})", self.name));
+        let column = WarnedColumn::with_found(&self.name, format!("{samples}{odd}"));
+        findings.text_times.push(column);
         findings.time_formats.extend(times.formats());
         findings.has_odd_times |= others > 0;
         findings.has_many_odd_times |= share(others, values) > rules.max_odd_fraction;
@@ -245,7 +248,7 @@ impl ColumnCounts {
     }
 
     /// The name of a column of percentages, with a few values, and those without a percent sign.
-    fn named_percents(&self) -> String {
+    fn named_percents(&self) -> WarnedColumn {
         let kinds = Kind::ALL.iter().copied().filter(|kind| kind.is_number());
         let kinds: Vec<Kind> = kinds.collect();
         let plain = match self.count_all(&kinds) {
@@ -258,13 +261,13 @@ impl ColumnCounts {
             1 => "has no percent sign and keeps its value",
             _ => "have no percent sign and keep their value",
         };
-        format!(
-            "`{}` ({}; {plain} of {}, such as {}, {has})",
-            self.name,
+        let described = format!(
+            "{}; {plain} of {}, such as {}, {has}",
             self.some_of(&[Kind::Percent]),
             counted(self.values(), "value"),
             self.some_of(&kinds)
-        )
+        );
+        WarnedColumn::with_found(&self.name, described)
     }
 
     /// Collects a column of amounts with a currency sign.
@@ -283,7 +286,10 @@ impl ColumnCounts {
         let fit = self.count_all(&[Kind::DeclaredDate, Kind::AmbiguousDate]);
         let declared = match rules.has_date_formats {
             false => String::new(),
-            true => format!("; {DECLARED_FIT} {fit} of {}", self.values()),
+            true => format!(
+                "; the formats of `contract.dates` fit {fit} of {}",
+                self.values()
+            ),
         };
         let fitting = match self.worded_dates {
             0 => self.formats.get(),
@@ -297,11 +303,11 @@ impl ColumnCounts {
                 several.join("` and `")
             ),
         };
-        findings.dates.push(format!(
-            "`{}` ({}; {note}{declared})",
-            self.name,
-            self.some_of(&UNCLEAR_DATES)
-        ));
+        let described = format!("{}; {note}{declared}", self.some_of(&UNCLEAR_DATES));
+        findings.dates.push(WarnedColumn {
+            values: fitting.to_vec(),
+            ..WarnedColumn::with_found(&self.name, described)
+        });
         let first = || fitting.first().cloned();
         findings.format = findings.format.take().or_else(first);
     }
@@ -332,9 +338,8 @@ impl ColumnCounts {
             format!("{count} {noun} such as {of}{place}{hint}")
         });
         let kinds: Vec<String> = kinds.collect();
-        findings
-            .mixed
-            .push(format!("`{}` ({})", self.name, kinds.join(", ")));
+        let column = WarnedColumn::with_found(&self.name, kinds.join(", "));
+        findings.mixed.push(column);
     }
 
     /// Returns true if the column probably has another type than text. For CSV cells, more than

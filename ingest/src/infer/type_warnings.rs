@@ -5,23 +5,17 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::{
     config::{SourceConfig, TypeContract},
-    count::first_counted,
-    csv_cell::is_group_space,
-    report::Warning,
+    report::{Finding, NAMED_COLUMNS, WarnedColumn, Warning},
 };
 
 use super::{
-    marked_numbers::APOSTROPHES,
-    missing_words::{EXPLANATION, MISSING_WORDS},
+    held_advice::{csv_settings, date_settings, odd_settings},
+    missing_words::{self, MISSING_WORDS},
     number_settings::{NumberNotation, has_csv_table},
     rounded_digits::{self, DIGITS_ROUNDED},
-    separator_warnings::SET_POINTS,
     source_separators::{DecidingCells, SourceSeparators},
     version_numbers::VERSION_IS_NUMBER,
 };
-
-/// Most columns that a warning names.
-pub(super) const NAMED: usize = 5;
 
 pub(super) const MISSING_SPELLINGS: &str = "missing_spellings";
 pub(super) const ODD_VALUES: &str = "odd_values";
@@ -81,98 +75,8 @@ pub fn is_about_types(warning: &Warning) -> bool {
     TYPE_WARNINGS.contains(&warning.code.as_str())
 }
 
-/// Begin of the words about the values that configured formats of dates fit.
-pub(super) const DECLARED_FIT: &str = "the formats of `contract.dates` fit";
-/// Begins of the advice to set a key.
-const SET: &str = "; set `csv.";
-const NAME_THE_FORMAT: &str = "; to have dates name the format";
-const SET_DATES: &str = "; set `contract.dates = [";
-
-/// Returns a landed warning about numbers or dates in text as it holds under `config`: a key that it
-/// advises to set and that is set by now needs a reset.
-pub(crate) fn follow_settings(mut warning: Warning, config: &SourceConfig) -> Warning {
-    let csv = &config.csv;
-    let key = warning.key.as_deref().unwrap_or_default();
-    let (advice, is_set) = match (warning.code.as_str(), key) {
-        (LOOKS_LIKE_DECIMAL_COMMA, "csv.thousands_separator") => {
-            (SET, csv.thousands_separator == Some('.'))
-        }
-        (LOOKS_LIKE_DECIMAL_COMMA, _) => (SET, csv.decimal_separator == Some(',')),
-        (LOOKS_LIKE_THOUSANDS, _) => (
-            SET,
-            [csv.thousands_separator, csv.decimal_separator].contains(&Some(',')),
-        ),
-        (LOOKS_LIKE_POINT_THOUSANDS, _) => (SET_POINTS, csv.thousands_separator == Some('.')),
-        (LOOKS_LIKE_APOSTROPHES, _) => (
-            SET,
-            csv.thousands_separator
-                .is_some_and(|sign| APOSTROPHES.contains(&sign)),
-        ),
-        (LOOKS_LIKE_SPACES, _) => (SET, csv.thousands_separator.is_some_and(is_group_space)),
-        (LOOKS_LIKE_PERCENT, _) => (SET, csv.percent),
-        (LOOKS_LIKE_CURRENCY, _) => (SET, csv.currency.is_some()),
-        (LOOKS_LIKE_DATES, _) => (
-            NAME_THE_FORMAT,
-            !config.contract.dates.is_empty() && !warning.message.contains(DECLARED_FIT),
-        ),
-        (TEXT_TIMES, _) => (SET_DATES, has_advised_dates(&warning.message, config)),
-        _ => return warning,
-    };
-    if is_set && let Some((found, _)) = warning.message.split_once(advice) {
-        warning.message = format!(
-            "{found}; `{key}` is set, but a column keeps its type: `feedline ingest reset PIPELINE.toml {}` re-reads \
-             everything with it",
-            config.name
-        );
-    }
-    warning
-}
-
-/// Returns true if `contract.dates` has the formats that the message of a warning advises to set.
-fn has_advised_dates(message: &str, config: &SourceConfig) -> bool {
-    let advised = message.split_once(SET_DATES).map(|(_, rest)| rest);
-    let Some((formats, _)) = advised.and_then(|rest| rest.split_once("]`")) else {
-        return false;
-    };
-    let dates = config.contract.dates.iter();
-    let others = dates.fold(formats.to_owned(), |others, format| {
-        others.replace(&format!("\"{format}\""), "")
-    });
-    !others.contains('"')
-}
-
-/// Warnings that are decided once all their columns have a declared type.
-const DECIDED_BY_TYPE: [&str; 5] = [
-    LOOKS_LIKE_DECIMAL_POINT,
-    LOOKS_LIKE_POINT_THOUSANDS,
-    LOOKS_LIKE_CODED_AMOUNTS,
-    LOOKS_LIKE_LISTS,
-    TEXT_TIMES,
-];
-
-/// Returns false for a landed warning that a declared type decides, if all its columns have one, and for one about
-/// points before three digits if `csv` sets the point as the decimal separator.
-pub(crate) fn has_open_columns(warning: &Warning, config: &SourceConfig) -> bool {
-    let message = warning.message.as_str();
-    let columns = config.contract.column.iter();
-    let declared = columns.filter(|(name, column)| {
-        column.r#type.is_some() && message.contains(&format!("`{name}` (`"))
-    });
-    let is_of_points = warning.code == LOOKS_LIKE_POINT_THOUSANDS;
-    let is_decided = is_of_points && config.csv.decimal_separator == Some('.');
-    let is_open = message.contains(" more column")
-        || declared.count() < message.matches("` (`").count()
-        || !DECIDED_BY_TYPE.contains(&warning.code.as_str());
-    is_open && !is_decided
-}
-
-/// Returns true if a warning about odd values matches the contract's current handling of them.
-pub(crate) fn is_about_odd_values(message: &str, types: TypeContract) -> bool {
-    message.contains(odd_fate(types))
-}
-
 /// Handling of odd values, for a message.
-const fn odd_fate(types: TypeContract) -> &'static str {
+pub(super) const fn odd_fate(types: TypeContract) -> &'static str {
     match types {
         TypeContract::NullValue => "land as null",
         TypeContract::Freeze => "stop the run",
@@ -180,7 +84,7 @@ const fn odd_fate(types: TypeContract) -> &'static str {
     }
 }
 
-/// Details for the warnings, by subject; each item names a column and some of its values.
+/// Columns of the warnings, by subject.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnFindings {
     /// Separators of the numbers of all columns.
@@ -189,57 +93,57 @@ pub(super) struct ColumnFindings {
     pub(super) deciding: DecidingCells,
     /// True if the numbers of another column decide that the comma of any of `decimal_commas` is a decimal one.
     pub(super) are_commas_decided: bool,
-    pub(super) spellings: Vec<String>,
-    pub(super) odd: Vec<String>,
-    pub(super) mixed: Vec<String>,
+    pub(super) spellings: Vec<WarnedColumn>,
+    pub(super) odd: Vec<WarnedColumn>,
+    pub(super) mixed: Vec<WarnedColumn>,
     /// Columns of numbers, but for a few digits after a leading zero.
-    pub(super) leading_zeros: Vec<String>,
+    pub(super) leading_zeros: Vec<WarnedColumn>,
     /// Text columns with spellings of a missing value.
-    pub(super) missing_words: Vec<String>,
-    pub(super) decimal_commas: Vec<String>,
+    pub(super) missing_words: Vec<WarnedColumn>,
+    pub(super) decimal_commas: Vec<WarnedColumn>,
     /// Columns with a decimal point that is none with the decimal separator of `csv`.
-    pub(super) decimal_points: Vec<String>,
+    pub(super) decimal_points: Vec<WarnedColumn>,
     /// Columns with a decimal comma in some cells and a decimal point in others.
-    pub(super) mixed_decimals: Vec<String>,
+    pub(super) mixed_decimals: Vec<WarnedColumn>,
     /// Columns of numbers whose points may separate thousands.
-    pub(super) point_groups: Vec<String>,
+    pub(super) point_groups: Vec<WarnedColumn>,
     /// True if any of `decimal_commas` has groups of thousands.
     pub(super) has_grouped_commas: bool,
-    pub(super) thousands: Vec<String>,
+    pub(super) thousands: Vec<WarnedColumn>,
     /// Columns of numbers with an apostrophe between thousands, and that of the first of them.
-    pub(super) apostrophes: Vec<String>,
+    pub(super) apostrophes: Vec<WarnedColumn>,
     pub(super) apostrophe: Option<char>,
     /// Columns of amounts with the code of a currency, in parentheses, or with another mark that no key of `csv` reads.
-    pub(super) coded_amounts: Vec<String>,
+    pub(super) coded_amounts: Vec<WarnedColumn>,
     /// True if any of them has a decimal comma, and if any has none.
     pub(super) has_comma_amounts: bool,
     pub(super) has_point_amounts: bool,
     /// Columns of numbers with commas that separate groups in two ways, as in lists.
-    pub(super) lists: Vec<String>,
-    pub(super) spaces: Vec<String>,
+    pub(super) lists: Vec<WarnedColumn>,
+    pub(super) spaces: Vec<WarnedColumn>,
     pub(super) space_notation: NumberNotation,
-    pub(super) percents: Vec<String>,
+    pub(super) percents: Vec<WarnedColumn>,
     /// Columns of percentages with other separators than `csv`.
-    pub(super) other_percents: Vec<String>,
-    pub(super) amounts: Vec<String>,
+    pub(super) other_percents: Vec<WarnedColumn>,
+    pub(super) amounts: Vec<WarnedColumn>,
     pub(super) amount_notation: NumberNotation,
-    pub(super) dates: Vec<String>,
+    pub(super) dates: Vec<WarnedColumn>,
     /// A format of the first of `dates` that any fits.
     pub(super) format: Option<String>,
     /// Columns of times in strings of several forms, and the formats that read them.
-    pub(super) text_times: Vec<String>,
+    pub(super) text_times: Vec<WarnedColumn>,
     pub(super) time_formats: BTreeSet<&'static str>,
     /// True if any of them has strings that are no times.
     pub(super) has_odd_times: bool,
     /// True if any of them has more of those than a column of timestamps may have.
     pub(super) has_many_odd_times: bool,
-    pub(super) local_times: Vec<String>,
-    pub(super) rounded: Vec<String>,
+    pub(super) local_times: Vec<WarnedColumn>,
+    pub(super) rounded: Vec<WarnedColumn>,
     /// True if any of `rounded` has a number that does not fit a decimal.
     pub(super) is_rounded_beyond_decimal: bool,
-    pub(super) ambiguous: Vec<String>,
+    pub(super) ambiguous: Vec<WarnedColumn>,
     /// Columns whose values do not fit the type that has landed.
-    pub(super) other_landed: Vec<String>,
+    pub(super) other_landed: Vec<WarnedColumn>,
     /// True if a column with odd values has CSV cells.
     pub(super) has_cells: bool,
 }
@@ -259,7 +163,7 @@ impl ColumnFindings {
             .chain([self.warn_of_mixed_decimals(config)])
             .chain([self.warn_of_point_groups(), self.warn_of_lists()])
             .chain(self.warn_of_marked_numbers(config))
-            .chain([self.warn_of_dates(), self.warn_of_text_times(config)])
+            .chain([self.warn_of_dates(config), self.warn_of_text_times(config)])
             .chain(self.warn_of_readings())
             .chain([self.warn_of_landed_types(config.contract.types)])
             .flatten()
@@ -277,37 +181,46 @@ impl ColumnFindings {
                 MISSING_SPELLINGS,
                 spellings_key,
                 &self.spellings,
-                "usual spellings of a missing value are read as missing, since the other cells of their column are no text",
+                finding(
+                    "usual spellings of a missing value are read as missing, since the other cells of their column are no text",
+                    "",
+                ),
             ),
             warn_of_columns(
                 ODD_VALUES,
                 "infer.max_odd_fraction",
                 &self.odd,
-                &self.explain_odd_values(config.contract.types, has_csv),
+                self.explain_odd_values(config.contract.types, has_csv),
             ),
             warn_of_columns(
                 MIXED_TYPES,
                 "contract.column.<name>.type",
                 &self.mixed,
-                "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it",
+                finding(
+                    "columns of several types land as text, and nothing is lost",
+                    "declare a type to reject what does not fit it",
+                ),
             ),
             warn_of_columns(
                 LEADING_ZEROS,
                 "contract.column.<name>.type",
                 &self.leading_zeros,
-                "the column lands as text, so that no digit of a code is lost; if it is one of numbers, declare it `int` or `float`, and values that begin with a 0 do not fit it",
+                finding(
+                    "the column lands as text, so that no digit of a code is lost",
+                    "if it is one of numbers, declare it `int` or `float`, and values that begin with a 0 do not fit it",
+                ),
             ),
             warn_of_columns(
                 MISSING_WORDS,
                 "csv.null_values",
                 &self.missing_words,
-                EXPLANATION,
+                finding(missing_words::FINDING, missing_words::ADVICE),
             )
             .filter(|_| has_csv),
         ]
     }
 
-    fn explain_odd_values(&self, types: TypeContract, has_csv: bool) -> String {
+    fn explain_odd_values(&self, types: TypeContract, has_csv: bool) -> Finding {
         let fate = odd_fate(types);
         let nulls = match self.has_cells && has_csv {
             true => "list those that mean nothing in `csv.null_values`, ",
@@ -317,53 +230,86 @@ impl ColumnFindings {
             TypeContract::NullValue => "",
             _ => "set `contract.types = \"null_value\"`, ",
         };
-        format!(
-            "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_fraction`"
-        )
+        Finding {
+            under: odd_settings(types),
+            ..finding(
+                format!("values that are no numbers or no dates {fate}"),
+                format!(
+                    "{nulls}{or_null}declare the column text, or lower `infer.max_odd_fraction`"
+                ),
+            )
+        }
     }
 
-    fn explain_amounts(&self, config: &SourceConfig) -> String {
+    fn explain_amounts(&self, config: &SourceConfig) -> Finding {
+        let land_as_text = "amounts with a currency sign land as text";
         let currencies = self.amount_notation.currencies();
         if let [_, _, ..] = currencies[..] {
             let signs: Vec<String> = currencies.iter().map(|sign| format!("`{sign}`")).collect();
-            return format!(
-                "amounts with a currency sign land as text; `csv.currency` reads one currency, and these are in {}",
+            let advice = format!(
+                "`csv.currency` reads one currency, and these are in {}",
                 signs.join(", ")
             );
+            return finding(land_as_text, advice);
         }
         let settings = self.amount_notation.settings(&config.csv);
         if settings.is_empty() {
-            return "amounts with a currency sign land as text: `csv` or another column has another currency or other separators".to_owned();
+            let reason = "`csv` or another column has another currency or other separators";
+            return finding(format!("{land_as_text}: {reason}"), "");
         }
-        format!(
-            "amounts with a currency sign land as text; set {} to read them as numbers",
-            shown_settings(&settings)
-        )
+        let advice = format!("set {} to read them as numbers", shown_settings(&settings));
+        Finding {
+            settings: csv_settings(&settings),
+            ..finding(land_as_text, advice)
+        }
     }
 
-    fn explain_spaces(&self, config: &SourceConfig) -> String {
+    fn explain_spaces(&self, config: &SourceConfig) -> Finding {
+        let land_as_text = "numbers with spaces between thousands land as text";
         let settings = self.space_notation.settings(&config.csv);
         if settings.is_empty() {
-            return "numbers with spaces between thousands land as text: `csv` has other separators".to_owned();
+            return finding(format!("{land_as_text}: `csv` has other separators"), "");
         }
-        format!(
-            "numbers with spaces between thousands land as text; set {} to read them as numbers, unless they are telephone numbers or codes",
+        let advice = format!(
+            "set {} to read them as numbers, unless they are telephone numbers or codes",
             shown_settings(&settings)
-        )
+        );
+        Finding {
+            settings: csv_settings(&settings),
+            ..finding(land_as_text, advice)
+        }
     }
 
     /// Text columns whose values look like numbers of another notation.
     fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 5] {
-        let (separator, advice) = self.advise_decimal_commas(config);
-        let (thousands, thousands_advice) = match self.separators.has_commas {
+        let (separator, advice, settings) = self.advise_decimal_commas(config);
+        let advice = advice + &self.explain_deciding_comma();
+        let decimal_commas = Finding {
+            settings,
+            ..finding(
+                "numbers in a notation with a decimal comma land as text",
+                advice,
+            )
+        };
+        let land_as_text = "numbers with commas between their digits land as text";
+        let (thousands, with_commas) = match self.separators.has_commas {
             true => (
                 "dataset.sql",
-                "other numbers have a decimal comma, so no key of `csv` reads these; a query in `dataset.sql` does, such as \
-                 `try_cast(replace(\"COLUMN\", ',', '') as double)`",
+                finding(
+                    land_as_text,
+                    "other numbers have a decimal comma, so no key of `csv` reads these; a query in `dataset.sql` does, such as \
+                     `try_cast(replace(\"COLUMN\", ',', '') as double)`",
+                ),
             ),
             false => (
                 "csv.thousands_separator",
-                "set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+                Finding {
+                    settings: csv_settings(&["thousands_separator = \",\""]),
+                    ..finding(
+                        land_as_text,
+                        "set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+                    )
+                },
             ),
         };
         [
@@ -371,31 +317,26 @@ impl ColumnFindings {
                 LOOKS_LIKE_DECIMAL_COMMA,
                 separator,
                 &self.decimal_commas,
-                &format!(
-                    "numbers in a notation with a decimal comma land as text; {advice}{}",
-                    self.explain_deciding_comma()
-                ),
+                decimal_commas,
             ),
             warn_of_columns(
                 LOOKS_LIKE_THOUSANDS,
                 thousands,
                 &self.thousands,
-                &format!(
-                    "numbers with commas between their digits land as text; {thousands_advice}"
-                ),
+                with_commas,
             ),
             warn_of_columns(
                 LOOKS_LIKE_SPACES,
                 "csv.thousands_separator",
                 &self.spaces,
-                &self.explain_spaces(config),
+                self.explain_spaces(config),
             ),
             self.warn_of_percents(config),
             warn_of_columns(
                 LOOKS_LIKE_CURRENCY,
                 "csv.currency",
                 &self.amounts,
-                &self.explain_amounts(config),
+                self.explain_amounts(config),
             ),
         ]
     }
@@ -404,16 +345,15 @@ impl ColumnFindings {
     fn warn_of_percents(&self, config: &SourceConfig) -> Option<Warning> {
         let csv = &config.csv;
         if !csv.percent && !self.percents.is_empty() {
-            let explanation = format!(
-                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17{}",
+            let advice = format!(
+                "set `csv.percent = true` to read `17%` as 17{}",
                 self.list_other_percents()
             );
-            return warn_of_columns(
-                LOOKS_LIKE_PERCENT,
-                "csv.percent",
-                &self.percents,
-                &explanation,
-            );
+            let finding = Finding {
+                settings: csv_settings(&["percent = true"]),
+                ..finding("numbers with a percent sign land as text", advice)
+            };
+            return warn_of_columns(LOOKS_LIKE_PERCENT, "csv.percent", &self.percents, finding);
         }
         let decimal = csv.decimal_separator.unwrap_or('.');
         let thousands = csv.thousands_separator;
@@ -422,25 +362,30 @@ impl ColumnFindings {
             true => " although `csv.percent` is set",
             false => ", and `csv.percent` alone would not read them",
         };
-        let explanation = format!(
+        let land_as_text = format!(
             "numbers with a percent sign land as text{so_far}, since they are no numbers with the separators of `csv`: `{decimal}` for \
-             decimals, {thousands} for thousands; change these if all numbers of the source are written so, or make numbers of the \
-             texts by a query in `dataset.sql`"
+             decimals, {thousands} for thousands"
         );
+        let advice = "change these if all numbers of the source are written so, or make numbers of the \
+             texts by a query in `dataset.sql`";
         // Other columns may have the separators that are set.
         let key = match csv.decimal_separator.is_some() && !csv.percent {
             true => "dataset.sql",
             false => "csv.decimal_separator",
         };
         let columns = [&self.percents[..], &self.other_percents].concat();
-        warn_of_columns(LOOKS_LIKE_PERCENT, key, &columns, &explanation)
+        warn_of_columns(
+            LOOKS_LIKE_PERCENT,
+            key,
+            &columns,
+            finding(land_as_text, advice),
+        )
     }
 
     /// Part of a message about columns of percentages with other separators than `csv`.
     fn list_other_percents(&self) -> String {
-        let columns = self.other_percents.iter().take(NAMED);
-        let names = columns.filter_map(|column| column.split_once("` ("));
-        let names: Vec<String> = names.map(|(name, _)| format!("{name}`")).collect();
+        let columns = self.other_percents.iter().take(NAMED_COLUMNS);
+        let names: Vec<String> = columns.map(|column| format!("`{}`", column.name)).collect();
         match names.is_empty() {
             true => String::new(),
             false => format!(
@@ -451,36 +396,41 @@ impl ColumnFindings {
     }
 
     /// Text columns whose values look like dates of another notation.
-    fn warn_of_dates(&self) -> Option<Warning> {
+    fn warn_of_dates(&self, config: &SourceConfig) -> Option<Warning> {
         let format = self.format.as_ref().map_or_else(String::new, |format| {
             format!(", such as `contract.dates = [\"{format}\"]`")
         });
-        warn_of_columns(
-            LOOKS_LIKE_DATES,
-            "contract.dates",
-            &self.dates,
-            &format!(
-                "dates that are not written as in ISO 8601 land as text{NAME_THE_FORMAT} that they are written in{format}"
-            ),
-        )
+        let advice = format!("to have dates name the format that they are written in{format}");
+        let (formats, declared) = (self.format.as_slice(), &config.contract.dates);
+        let found = Finding {
+            settings: date_settings(formats),
+            under: date_settings(declared),
+            ..finding(
+                "dates that are not written as in ISO 8601 land as text",
+                advice,
+            )
+        };
+        warn_of_columns(LOOKS_LIKE_DATES, "contract.dates", &self.dates, found)
     }
 
     /// Text columns of times whose characters have another order than the times.
     fn warn_of_text_times(&self, config: &SourceConfig) -> Option<Warning> {
         let new = self.time_formats.iter().copied();
         let formats = config.contract.dates.iter().map(String::as_str).chain(new);
-        let formats: Vec<String> = formats.map(|format| format!("\"{format}\"")).collect();
-        warn_of_columns(
-            TEXT_TIMES,
-            "contract.dates",
-            &self.text_times,
-            &format!(
+        let formats: Vec<&str> = formats.collect();
+        let advice = format!(
+            "set `contract.dates = {formats:?}` to land timestamps{}, or declare the column `text` to keep them unchanged",
+            self.explain_odd_times(config.contract.types)
+        );
+        let found = Finding {
+            settings: date_settings(&formats),
+            ..finding(
                 "times of several forms land as text; keys that name a time read them, but SQL and readers of exports compare their \
-                 characters, which have another order{SET_DATES}{}]` to land timestamps{}, or declare the column `text` to keep them unchanged",
-                formats.join(", "),
-                self.explain_odd_times(config.contract.types)
-            ),
-        )
+                 characters, which have another order",
+                advice,
+            )
+        };
+        warn_of_columns(TEXT_TIMES, "contract.dates", &self.text_times, found)
     }
 
     /// Handling of the strings that are no times once `contract.dates` is set.
@@ -507,10 +457,10 @@ impl ColumnFindings {
             OTHER_TYPES_LANDED,
             "contract.column.<name>.type",
             &self.other_landed,
-            &format!(
-                "a landed column keeps its type, and values that do not fit it {fate}; declare a wider type, such as `text`, set \
-                 `contract.types`, or run `feedline ingest reset PIPELINE.toml SOURCE`, which re-reads everything and infers new \
-                 types; if the landed type is right, declare it"
+            finding(
+                format!("a landed column keeps its type, and values that do not fit it {fate}"),
+                "declare a wider type, such as `text`, set `contract.types`, or run `feedline ingest reset PIPELINE.toml SOURCE`, \
+                 which re-reads everything and infers new types; if the landed type is right, declare it",
             ),
         )
     }
@@ -522,19 +472,28 @@ impl ColumnFindings {
                 LOCAL_TIMES,
                 "contract.column.<name>.type",
                 &self.local_times,
-                "timestamps without an offset are read as UTC; declare the column `text` to keep them unchanged",
+                finding(
+                    "timestamps without an offset are read as UTC",
+                    "declare the column `text` to keep them unchanged",
+                ),
             ),
             warn_of_columns(
                 DIGITS_ROUNDED,
                 "contract.column.<name>.type",
                 &self.rounded,
-                &rounded_digits::explain(self.is_rounded_beyond_decimal),
+                finding(
+                    rounded_digits::ROUNDED,
+                    rounded_digits::advice(self.is_rounded_beyond_decimal),
+                ),
             ),
             warn_of_columns(
                 AMBIGUOUS_DATES,
                 "contract.dates",
                 &self.ambiguous,
-                "two formats of `contract.dates` read these differently, and the first one that fits a cell is used, so a column may mix them; configure one format",
+                finding(
+                    "two formats of `contract.dates` read these differently, and the first one that fits a cell is used, so a column may mix them",
+                    "configure one format",
+                ),
             ),
         ]
     }
@@ -546,20 +505,25 @@ fn shown_settings(lines: &[String]) -> String {
     lines.join(" and ")
 }
 
-/// Returns the warning about these columns, if there are any.
+/// A finding with its advice, which may be empty.
+pub(super) fn finding(finding: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding {
+        finding: finding.into(),
+        advice: advice.into(),
+        ..Finding::default()
+    }
+}
+
+/// Returns the warning about the columns of a finding, if there are any.
 pub(super) fn warn_of_columns(
     code: &str,
     key: &str,
-    columns: &[String],
-    explanation: &str,
+    columns: &[WarnedColumn],
+    finding: Finding,
 ) -> Option<Warning> {
-    if columns.is_empty() {
-        return None;
-    }
-    let columns = first_counted(columns, NAMED, "column");
-    Some(Warning {
-        code: code.to_owned(),
-        message: format!("{columns}: {explanation}"),
-        key: Some(key.to_owned()),
-    })
+    let finding = Finding {
+        columns: columns.to_vec(),
+        ..finding
+    };
+    (!columns.is_empty()).then(|| Warning::of_findings(code, key, vec![finding]))
 }

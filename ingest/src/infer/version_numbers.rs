@@ -1,7 +1,11 @@
 //! Column of `source.version` whose CSV cells may be version numbers of several parts.
 
 use feedline_readers::value::shorten;
-use feedline_schemas::{config::SourceConfig, record::ColumnType, report::Warning};
+use feedline_schemas::{
+    config::SourceConfig,
+    record::ColumnType,
+    report::{WarnedColumn, Warning},
+};
 
 use super::{column_counts::ColumnCounts, inferred::Types};
 
@@ -53,20 +57,15 @@ impl VersionNumbers {
         let number = padded.trim_end_matches('0').trim_end_matches('.');
         let [short, padded, number] = [short, padded, number].map(|text| shorten(text, SHOWN));
         let message = format!(
-            "{}of source `{}` decides which row of a key is the latest, and has cells such as `{short}` and `{padded}` that are \
+            "column `{column}` of source `{}` decides which row of a key is the latest, and has cells such as `{short}` and `{padded}` that are \
              read as numbers, so `{padded}` is `{number}`, and an older row may be taken for the latest if they are version \
              numbers of several parts: name another column then; if they are numbers, declare \
              `contract.column.{column:?}.type = \"float\"`",
-            begin(column),
             config.name
         );
-        Some(Warning::new(VERSION_IS_NUMBER, message).with_key("source.version"))
+        let warning = Warning::new(VERSION_IS_NUMBER, message).with_key("source.version");
+        Some(warning.with_columns(vec![WarnedColumn::new(column)]))
     }
-}
-
-/// Begin of the message about a column.
-fn begin(column: &str) -> String {
-    format!("column `{column}` ")
 }
 
 /// Column that decides which row of a key is the latest.
@@ -91,13 +90,14 @@ pub(super) fn warn_of_version(
 
 /// Returns false for a landed warning about version numbers if the source has another `version` by
 /// now, or a declared type of it.
-pub(crate) fn has_open_version(warning: &Warning, config: &SourceConfig) -> bool {
+pub(super) fn has_open_version(warning: &Warning, config: &SourceConfig) -> bool {
     let is_open = |name: &String| {
         let own = config.contract.column.get(name);
         let is_declared = own.is_some_and(|own| own.r#type.is_some());
-        !is_declared && warning.message.starts_with(&begin(name))
+        let is_named = warning.findings.is_empty() || warning.is_about(name);
+        !is_declared && is_named
     };
-    warning.code != VERSION_IS_NUMBER || version_of(config).is_some_and(is_open)
+    version_of(config).is_some_and(is_open)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use feedline_schemas::{config::CsvConfig, report::Warning};
 
 use super::type_warnings::{
     ColumnFindings, LOOKS_LIKE_CURRENCY, LOOKS_LIKE_DECIMAL_COMMA, LOOKS_LIKE_PERCENT,
-    LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS, warn_of_columns,
+    LOOKS_LIKE_SPACES, LOOKS_LIKE_THOUSANDS, finding, warn_of_columns,
 };
 
 impl ColumnFindings {
@@ -29,36 +29,49 @@ impl ColumnFindings {
                 LOOKS_LIKE_DECIMAL_COMMA,
                 "dataset.decimal_separator",
                 &self.decimal_commas,
-                &format!(
-                    "numbers in a notation with a decimal comma land as text; in a dataset {commas}"
+                finding(
+                    "numbers in a notation with a decimal comma land as text",
+                    format!("in a dataset {commas}"),
                 ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_THOUSANDS,
                 "dataset.thousands_separator",
                 &self.thousands,
-                "numbers with commas between their digits land as text; where these separate thousands, `dataset.thousands_separator = \",\"` reads them as numbers in a dataset",
+                finding(
+                    "numbers with commas between their digits land as text",
+                    "where these separate thousands, `dataset.thousands_separator = \",\"` reads them as numbers in a dataset",
+                ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_SPACES,
                 "dataset.thousands_separator",
                 &self.spaces,
-                &format!(
-                    "numbers with spaces between thousands land as text; unless they are telephone numbers or codes, {} {reads} them as numbers in a dataset",
-                    spaces.join(" and ")
+                finding(
+                    "numbers with spaces between thousands land as text",
+                    format!(
+                        "unless they are telephone numbers or codes, {} {reads} them as numbers in a dataset",
+                        spaces.join(" and ")
+                    ),
                 ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_PERCENT,
                 "dataset.sql",
                 &percents,
-                "numbers with a percent sign land as text, which no key of this type of source reads as numbers; a query in `dataset.sql` may",
+                finding(
+                    "numbers with a percent sign land as text, which no key of this type of source reads as numbers",
+                    "a query in `dataset.sql` may",
+                ),
             ),
             warn_of_columns(
                 LOOKS_LIKE_CURRENCY,
                 "dataset.sql",
                 &self.amounts,
-                "amounts with a currency sign land as text, which no key of this type of source reads as numbers; a query in `dataset.sql` may",
+                finding(
+                    "amounts with a currency sign land as text, which no key of this type of source reads as numbers",
+                    "a query in `dataset.sql` may",
+                ),
             ),
         ]
     }

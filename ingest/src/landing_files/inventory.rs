@@ -26,6 +26,19 @@ const AT_ONCE: usize = 16;
 /// Most files of a slice that are looked up one by one, or whose entries are read.
 const LOOKED_UP: usize = 64;
 
+/// Difference between a landed file and its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FileFault {
+    #[error("{}", MISSING)]
+    Missing,
+    #[error("it has {found} bytes and should have {wanted}")]
+    Size { found: u64, wanted: u64 },
+    #[error("it is too short to be a Parquet file")]
+    TooShort,
+    #[error("it does not end as a Parquet file does")]
+    WrongEnd,
+}
+
 /// A file that does not match its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadFile {
@@ -33,8 +46,7 @@ pub(crate) struct BadFile {
     pub(crate) file: DataFile,
     /// Number of the entry.
     pub(crate) sequence: u64,
-    /// Difference between the file and its entry.
-    pub(crate) reason: String,
+    pub(crate) fault: FileFault,
 }
 
 /// A landing zone's files, as one listing shows them.
@@ -136,12 +148,12 @@ impl LandingInventory {
             .map(|(_, file)| wrong_end(landing, file))
             .collect::<Vec<_>>();
         let ends: Vec<_> = stream::iter(ends).buffered(AT_ONCE).try_collect().await?;
-        for ((sequence, file), reason) in newest.into_iter().zip(ends) {
-            if let Some(reason) = reason {
+        for ((sequence, file), fault) in newest.into_iter().zip(ends) {
+            if let Some(fault) = fault {
                 inventory.bad.push(BadFile {
                     file: file.clone(),
                     sequence,
-                    reason,
+                    fault,
                 });
             }
         }
@@ -222,15 +234,16 @@ impl LandingInventory {
                 size => Some(size?),
             };
         }
-        let reason = match found {
-            Some(bytes) if bytes == file.bytes => return Ok(()),
-            Some(bytes) => format!("it has {bytes} bytes and should have {}", file.bytes),
-            None => MISSING.to_owned(),
+        let wanted = file.bytes;
+        let fault = match found {
+            Some(found) if found == wanted => return Ok(()),
+            Some(found) => FileFault::Size { found, wanted },
+            None => FileFault::Missing,
         };
         self.bad.push(BadFile {
             file: file.clone(),
             sequence,
-            reason,
+            fault,
         });
         Ok(())
     }
@@ -246,7 +259,7 @@ impl LandingInventory {
             url: landing.url_of(&first.file.path),
             reason: format!(
                 "{}, as entry {} of the log has it{more}",
-                first.reason, first.sequence
+                first.fault, first.sequence
             ),
         })
     }
@@ -314,18 +327,21 @@ async fn list_since(
 }
 
 /// Checks the end of a file whose size is right; returns its fault.
-pub(super) async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
+pub(super) async fn wrong_end(
+    landing: &Store,
+    file: &DataFile,
+) -> Result<Option<FileFault>, Error> {
     if file.bytes < LEAST_BYTES {
-        return Ok(Some("it is too short to be a Parquet file".to_owned()));
+        return Ok(Some(FileFault::TooShort));
     }
     let end = landing.get_range(&file.path, file.bytes - 8..file.bytes);
     let end = match end.await {
         // A writer beside a reader may have removed it after it was listed.
-        Err(e) if e.is_not_found() => return Ok(Some(MISSING.to_owned())),
+        Err(e) if e.is_not_found() => return Ok(Some(FileFault::Missing)),
         end => end?,
     };
     let footer = end.first_chunk().copied().map(u32::from_le_bytes);
     let fits = footer.is_some_and(|footer| u64::from(footer) + LEAST_BYTES <= file.bytes);
     let is_whole = end.ends_with(MAGIC) && fits;
-    Ok((!is_whole).then(|| "it does not end as a Parquet file does".to_owned()))
+    Ok((!is_whole).then_some(FileFault::WrongEnd))
 }

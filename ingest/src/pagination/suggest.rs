@@ -26,7 +26,7 @@ use self::{
     page_info::{PageFlag, is_no_cursor, is_url_of_next, page_flag, whole},
 };
 pub(crate) use self::{
-    first_number::have_different_records,
+    first_number::{have_different_records, have_equal_records},
     further::{FurtherPages, OnePage, further_pages},
 };
 use super::link;
@@ -45,8 +45,9 @@ pub(crate) struct Found {
     /// Query parameter of the page number, if the response does not show the number of its page, or
     /// if it may be a page without showing it.
     pub(crate) unnumbered: Option<String>,
-    /// True if the suggestion is by the order of the records alone: pages are tried first.
-    pub(crate) is_by_order: bool,
+    /// Parameter and value that ask for the records behind the last one, if the suggestion is by the order
+    /// of the records alone: pages are tried first. It is only sent, and never reported.
+    pub(crate) after_last: Option<(String, String)>,
 }
 
 /// Suggests the pagination by the response with `headers` and `body` to a request for `url`. Its
@@ -59,7 +60,7 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
             reason: "the answer has no list of records: it may be an error document, or one record alone"
                 .into(),
             unnumbered: None,
-            is_by_order: false,
+            after_last: None,
         };
     };
     let mut fields = fields(body);
@@ -84,16 +85,17 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
         is_warning: false,
     };
     let (line, reason) = answer.speaks_for();
+    let after_last = line.as_ref().and_then(|line| line.after_last.clone());
     let unnumbered = match &line {
         Some(line) => line.unnumbered.clone(),
         None => answer.is_doubtful().then(|| "page".to_owned()),
     };
     Found {
-        is_by_order: line.as_ref().is_some_and(|line| line.is_by_order),
         pagination: line.map(Line::into_text),
         records: (path != records).then(|| format!("records = {}", quoted(&path))),
         reason,
         unnumbered,
+        after_last,
     }
 }
 

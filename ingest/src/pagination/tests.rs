@@ -212,6 +212,16 @@ fn fault_25_earlier_records_under_ever_new_cursors_are_an_error_after_three_page
 }
 
 #[test]
+fn a_cursor_that_marks_the_last_page_names_the_key_that_ends_the_pages() {
+    for mark in ["0", "-1", "null"] {
+        let message = walk(PaginationKind::Cursor, &["a", mark, mark]).unwrap();
+        assert!(message.contains("`pagination.has_more_path`"), "{message}");
+    }
+    let other = walk(PaginationKind::Cursor, &["a", "b", "b"]).unwrap();
+    assert!(!other.contains("has_more_path"), "{other}");
+}
+
+#[test]
 fn a_circle_is_found_after_resuming_inside_it() {
     let mut pages = paginator(PaginationKind::Cursor);
     assert!(step(&mut pages, 50_000, Some("b"), 1, Some("a")).is_ok());

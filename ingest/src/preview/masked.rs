@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use feedline_http::SecretMasks;
 
 use super::{ColumnPreview, SourcePreview};
+use crate::warnings::mask_warning;
 
 impl SourcePreview {
     /// Masks secrets in values, samples and messages.
@@ -13,9 +14,10 @@ impl SourcePreview {
         for text in samples.into_iter().flatten().chain(&mut self.records) {
             *text = masks.mask(text);
         }
-        let messages = self.warnings.iter_mut().map(|warning| &mut warning.message);
-        let reasons = [&mut self.stop, &mut self.error].into_iter().flatten();
-        for text in reasons.chain(messages) {
+        for warning in &mut self.warnings {
+            mask_warning(warning, masks);
+        }
+        for text in [&mut self.stop, &mut self.error].into_iter().flatten() {
             *text = masks.mask_message(text);
         }
         for column in &mut self.columns {

@@ -299,6 +299,79 @@ async fn a_changed_file_that_the_next_run_refuses_is_the_stop_of_a_preview() {
 }
 
 #[tokio::test]
+async fn the_first_sampled_file_that_cannot_be_opened_is_the_stop_of_a_preview() {
+    let long = (0..30_000)
+        .map(|i| format!("{i},{i}\n"))
+        .collect::<String>();
+    let folder = Folder::new(&[
+        ("a.csv", b"a,b\n1,2\n"),
+        // Longer than its share of the sample, which takes parts of it.
+        ("b.csv", format!("a,b\n{long}").as_bytes()),
+        ("c.csv", b"sep=;\na;b\n3;4\n"),
+        ("d.csv", b"sep=|\na|b\n5|6\n"),
+    ]);
+    let config = pipeline(
+        &folder.path("*.csv"),
+        "csv.delimiter = \",\"\ninfer.rows = 100\n",
+    );
+    let context = context();
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
+    let stop = found.stop.unwrap();
+    let part =
+        "c.csv`: its first line `sep=;` names another delimiter than `csv.delimiter = \",\"`";
+    assert!(stop.contains(part), "{stop}");
+    assert_eq!((found.error, found.decided), (None, 1));
+    // As a run ends.
+    let error = ingest(&config, None, &context).await.unwrap_err();
+    assert!(error.to_string().contains(part), "{error}");
+}
+
+#[tokio::test]
+async fn skipped_rows_that_are_wrong_for_some_files_are_refused_before_anything_lands() {
+    let folder = Folder::new(&[("a.csv", b"a,b\n1,2\n"), ("b.csv", b"sep=;\na;b\n3;4\n")]);
+    let config = pipeline(&folder.path("*.csv"), "csv.skip_rows = 1\n");
+    let context = context();
+    let refused = [
+        preview(&config, None, 0, &context).await.map(drop),
+        ingest(&config, None, &context).await.map(drop),
+    ];
+    for refused in refused {
+        let Err(Error::Config { key, reason }) = refused else {
+            panic!("not refused");
+        };
+        assert_eq!(key, "source.0.csv.skip_rows");
+        for part in [
+            "/b.csv`, which names",
+            "/a.csv`, which has no",
+            "remove the key",
+        ] {
+            assert!(reason.contains(part), "{reason}");
+        }
+    }
+    let config = pipeline(&folder.path("*.csv"), "");
+    assert_eq!(
+        ingest(&config, None, &context).await.unwrap().sources[0].rows,
+        2
+    );
+}
+
+#[tokio::test]
+async fn skipped_rows_of_a_long_file_are_those_of_its_beginning() {
+    let title = "t".repeat(2000);
+    let rows: String = (0..30_000).map(|i| format!("{i};{i}\n")).collect();
+    let folder = Folder::new(&[
+        ("a.csv", b"sep=;\nt\nt\na;b\n1;2\n"),
+        // Longer than its share of the sample, whose parts are shorter than its first line.
+        ("b.csv", format!("{title}\nt\nt\na;b\n{rows}").as_bytes()),
+    ]);
+    let more = "csv.skip_rows = 3\ninfer.rows = 100\n";
+    let config = pipeline(&folder.path("*.csv"), more);
+    let found = preview(&config, None, 0, &context()).await;
+    let found = found.unwrap().remove(0);
+    assert_eq!((found.error, found.stop), (None, None));
+}
+
+#[tokio::test]
 async fn files_that_landed_with_another_delimiter_are_not_compared() {
     let folder = Folder::new(&[("x.csv", b"a,b,c\n1,2,3\n")]);
     let context = context();

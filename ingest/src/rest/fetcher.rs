@@ -11,7 +11,7 @@ use feedline_http::{
     server_time::{Clocks, date_of},
 };
 use feedline_readers::{file_format, json::Reader};
-use feedline_schemas::config::{FileFormat, MissingValue};
+use feedline_schemas::config::{FileFormat, MissingValue, ResponseFormat};
 use feedline_storage::clock::Clock;
 use reqwest::{
     StatusCode,
@@ -27,6 +27,7 @@ use crate::{
     blocking::computing,
     error::Error,
     pagination::{Contents, Fields, Partial},
+    uncertain_end,
 };
 
 /// Fetches pages; shared by the tasks that do.
@@ -151,12 +152,14 @@ impl Fetcher {
             status,
             headers,
             body,
+            has_known_end,
         }) = origin.get(http, request).await?
         else {
             return Ok(None);
         };
         let kept = origin.body(&body);
         let size = body.len() as u64;
+        let is_end_certain = has_known_end || uncertain_end::ends_line(&body);
         let kind = headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let found = if status == StatusCode::NO_CONTENT {
@@ -169,6 +172,9 @@ impl Fetcher {
             })?;
             read.map_err(|unusable| self.failure(url, (status, kind), is_first, unusable))?
         };
+        if !is_end_certain && found.form.format == ResponseFormat::Csv {
+            uncertain_end::note(&http.shown(url), self.layout.response.notices());
+        }
         let wrong = |reason| self.wrong(url, reason);
         let total = self.fields.total_in(&headers).map_err(wrong)?;
         // A server that sends unreadable headers would send them again.

@@ -35,7 +35,7 @@ use crate::{error::Error, pagination::Paginator};
 /// Paths of records and fields in a body.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    response: Response,
+    pub(super) response: Response,
     /// Path of the list of records; empty for the body itself.
     records: String,
     /// Key of the configuration and path of the next cursor or URL.

@@ -34,7 +34,7 @@ pub(super) fn kind_of(body: &[u8]) -> &'static str {
     } else if begin.starts_with('<') && !is_html(&begin) {
         "; it looks like HTML or XML; XML is read with `response.format = \"xml\"`"
     } else if begin.starts_with('<') {
-        "; it looks like HTML or XML"
+        "; it looks like HTML, whose pages a source of `type = \"html\"` reads"
     } else {
         ""
     }

@@ -10,15 +10,15 @@ pub(super) fn pagination_key(key: &str) -> &'static str {
     }
 }
 
-/// Reads the cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is
-/// `None`.
+/// Reads the cursor or URL at `path`: text or (a cursor only) an integer; null, false, absent or empty
+/// is `None`.
 pub(super) fn token(
     found: Option<&Value>,
     key: &str,
     path: &str,
 ) -> Result<Option<String>, String> {
     match found {
-        None | Some(Value::Null) => Ok(None),
+        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::Text(text)) => Ok((!text.is_empty()).then(|| text.clone())),
         Some(Value::Int(number)) if key == "cursor_path" => Ok(Some(number.to_string())),
         Some(other) => Err(format!(
@@ -62,4 +62,19 @@ pub(super) fn total(found: Option<&Value>, path: &str) -> Result<Option<u64>, St
     };
     let wrong = || format!("`pagination.total_path` = `{path}` is no whole number");
     number.map(Some).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_false_and_an_empty_text_are_no_next_page() {
+        for key in ["cursor_path", "next_path"] {
+            for end in [Value::Null, Value::Bool(false), Value::Text(String::new())] {
+                assert_eq!(token(Some(&end), key, "next"), Ok(None), "{key} {end:?}");
+            }
+            assert!(token(Some(&Value::Bool(true)), key, "next").is_err());
+        }
+    }
 }

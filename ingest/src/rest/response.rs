@@ -121,6 +121,11 @@ impl Response {
         })
     }
 
+    /// Decisions about the bodies.
+    pub(super) fn notices(&self) -> &Notices {
+        &self.table.notices
+    }
+
     /// The value of `Accept` that suits the format.
     pub(super) fn accept(config: &SourceConfig) -> &'static str {
         match config.response.format {

@@ -107,6 +107,8 @@ impl Origin {
             status: exchange.status().unwrap_or_default(),
             headers: exchange.headers(),
             body: exchange.body().clone(),
+            // The archive does not have it.
+            has_known_end: true,
         }))
     }
 

@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     pagination::{
         At,
-        suggest::{Found, have_different_records, suggest as speaks_for},
+        suggest::{Found, have_different_records, have_equal_records, suggest as speaks_for},
     },
     param::Param,
     settings::choose,
@@ -45,13 +45,17 @@ pub struct Suggestion {
     /// Reason for a missing response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// True if the error is that of a server that refuses the credentials, or their absence.
+    #[serde(skip)]
+    pub is_denied: bool,
 }
 
 /// Fetches the first response of each `rest` source without pagination, and suggests its
 /// pagination. It uses the source's own client and rate limits, sends one request to each, and lands
 /// nothing. A list that seems to have numbered pages, and does not show the number of the first one,
 /// gets up to two more, for pages 0 and 1. One that may have pages, and shows at most that its
-/// records ascend, gets two before these, for pages 1 and 2 by the parameter `page`.
+/// records ascend, gets two before these, for pages 1 and 2 by the parameter `page`, and in the second
+/// case, if both are equal, one for the records behind the last one.
 ///
 /// ```
 /// use feedline_ingest::suggest;
@@ -115,6 +119,7 @@ pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<S
             }
             Err(error) => all.push(Suggestion {
                 source: name,
+                is_denied: matches!(&error, Error::Http { cause, .. } if cause.is_denied()),
                 error: Some(error.to_string()),
                 ..Suggestion::default()
             }),
@@ -152,11 +157,12 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
                 other => other.canonical(),
             })));
         }
-        Ok(Ok(speaks_for(&headers, &document, &from, &records)))
+        let found = speaks_for(&headers, &document, &from, &records);
+        Ok(Ok((found, document)))
     };
     match blocking(read).await? {
-        Ok(found) => {
-            let found = Box::pin(rest.with_first_page(config, &at, found)).await?;
+        Ok((found, first)) => {
+            let found = Box::pin(rest.with_first_page(config, &at, found, &first)).await?;
             Ok(rest.told(source, found))
         }
         Err(unusable) => Err(Error::Body {
@@ -206,28 +212,31 @@ impl Rest {
     }
 
     /// Compares pages where the first response leaves a doubt: pages 1 and 2 show whether a list has
-    /// pages, and pages 0 and 1 the number of the first one.
+    /// pages, and pages 0 and 1 the number of the first one. `first` is the document of the first response.
     async fn with_first_page(
         &self,
         config: &SourceConfig,
         at: &At,
         found: Found,
+        first: &Value,
     ) -> Result<Found, Error> {
         let Some(param) = found.unnumbered.clone() else {
             return Ok(found);
         };
-        let differ = async |first: u64| {
-            let Some(page) = Box::pin(self.numbered_page(config, at, &param, first)).await? else {
+        let differ = async |number: u64| {
+            let page = Param::number(&param, number);
+            let Some(page) = Box::pin(self.page_with(config, at, page)).await? else {
                 return Ok(false);
             };
-            let next = Box::pin(self.numbered_page(config, at, &param, first + 1)).await?;
+            let next = Param::number(&param, number + 1);
+            let next = Box::pin(self.page_with(config, at, next)).await?;
             let records = &config.records;
             Ok::<_, Error>(next.is_some_and(|next| have_different_records(&page, &next, records)))
         };
         let found = match found.pagination {
-            Some(_) if !found.is_by_order => found,
+            Some(_) if found.after_last.is_none() => found,
             _ if differ(1).await? => found.numbered_by(&param),
-            _ => return Ok(found),
+            _ => return Box::pin(self.with_tried_keyset(config, at, found, first)).await,
         };
         Ok(match differ(0).await? {
             true => found.counting_from_zero(),
@@ -235,18 +244,37 @@ impl Rest {
         })
     }
 
-    /// Fetches the page `number` of the list at `at`; `None` if it cannot be read, or if requests
-    /// must not be repeated.
-    async fn numbered_page(
+    /// Removes a suggested keyset if the server returns the records of `first` for those behind the last.
+    async fn with_tried_keyset(
         &self,
         config: &SourceConfig,
         at: &At,
-        param: &str,
-        number: u64,
+        found: Found,
+        first: &Value,
+    ) -> Result<Found, Error> {
+        let Some((name, last)) = found.after_last.clone() else {
+            return Ok(found);
+        };
+        let next = Param::text(&name, last);
+        let next = Box::pin(self.page_with(config, at, next)).await?;
+        let is_ignored = next.is_some_and(|next| have_equal_records(first, &next, &config.records));
+        Ok(match is_ignored {
+            true => found.without_keyset(&name),
+            false => found,
+        })
+    }
+
+    /// Fetches the page of the list at `at` for `param`; `None` if it cannot be read, or if requests
+    /// must not be repeated.
+    async fn page_with(
+        &self,
+        config: &SourceConfig,
+        at: &At,
+        param: Param<'_>,
     ) -> Result<Option<Value>, Error> {
         let mut params = self.run_params(&at.run)?;
-        params.retain(|other| other.name != param);
-        params.push(Param::number(param, number));
+        params.retain(|other| other.name != param.name);
+        params.push(param);
         let request = self.place.request(&params)?;
         if !request.is_repeatable {
             return Ok(None);
@@ -289,7 +317,7 @@ impl Rest {
             pagination,
             records,
             reason: Some(reason),
-            error: None,
+            ..Suggestion::default()
         }
     }
 }

@@ -103,7 +103,8 @@ async fn a_fault_that_stays_ends_the_run_with_its_last_error() {
             "{error}"
         );
     };
-    check("<html>\n Bad\n gateway</html>", "it looks like HTML or XML").await;
+    let html = "it looks like HTML, whose pages a source of `type = \"html\"` reads";
+    check("<html>\n Bad\n gateway</html>", html).await;
     check(
         r#"{"error": "quota", "code": 7}"#,
         "no record and `error`: `quota`; set `error_path`",

@@ -141,8 +141,11 @@ impl Run<'_> {
         let mut pending = self.decide_pages(pages, position, not_before).await?;
         // Each batch of an archive becomes an entry, so the two logs correspond.
         let is_replay = self.tape.is_some();
-        let is_no_news = is_no_news(&self.position(), &pending.position);
-        if pending.is_still() && !is_replay && is_no_news && !self.has_new(cursors.as_ref()) {
+        let is_repeated = !self.config.crawl.refresh.is_never();
+        let is_no_news = !is_repeated && is_no_news(&self.position(), &pending.position);
+        let ends_deferral = pending.position.has_failures() && self.is_deferred();
+        let needs_entry = is_replay || ends_deferral;
+        if pending.is_still() && !needs_entry && is_no_news && !self.has_new(cursors.as_ref()) {
             self.note_unlanded(pending);
             return Ok(());
         }
@@ -168,6 +171,12 @@ impl Run<'_> {
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);
         Ok(())
+    }
+
+    /// Returns true if the last entry has a delay.
+    fn is_deferred(&self) -> bool {
+        let last = self.log.last();
+        last.is_some_and(|entry| entry.state.not_before_unix_s.is_some())
     }
 
     /// Decides the records of pages, and prepares the files of their batch.
@@ -226,7 +235,7 @@ impl Run<'_> {
     /// Masks the secrets that a server repeated in its records.
     fn mask_secrets(&self, warnings: &mut [Warning], counts: &mut BatchCounts) {
         for warning in warnings {
-            warning.message = self.masks.mask_message(&warning.message);
+            warnings::mask_warning(warning, &self.masks);
         }
         let decisions = counts.decisions.values_mut();
         for noted in decisions.flat_map(BTreeMap::values_mut) {
@@ -398,6 +407,8 @@ fn is_no_news(from: &Position, to: &Position) -> bool {
             match (&before.ledger, &after.ledger) {
                 // Only time may have extended the range; the finished part has not changed.
                 (Some(before), Some(after)) => is_same_ledger(before, after),
+                // All failed pages of a crawl have failed again.
+                _ if !before.failed_pages.is_default() => before.failed_pages == after.failed_pages,
                 _ => is_same && after.number > before.number,
             }
         }

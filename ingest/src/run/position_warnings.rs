@@ -9,15 +9,19 @@ use tracing::warn;
 use super::source_run::Run;
 use crate::{
     backfill::{warn_of_absent, warn_of_failed},
+    html::failed_pages,
+    warnings::PAGES_BEYOND_LIMIT,
     watermark::warn_of_ahead,
 };
 
 /// Codes of the warnings that follow from a position.
-const CODES: [&str; 4] = [
+const CODES: [&str; 6] = [
     "cursor_in_future",
     "values_absent",
     "values_failed",
     "slices_read_again",
+    "pages_failed",
+    PAGES_BEYOND_LIMIT,
 ];
 
 impl Run<'_> {
@@ -48,6 +52,8 @@ fn position_warnings(position: &Position) -> Vec<Warning> {
         ledger.and_then(warn_of_absent),
         ledger.and_then(warn_of_failed),
         again,
+        failed_pages::warn_of_failed(&run.failed_pages),
+        failed_pages::warn_of_beyond_limit(&run.failed_pages),
     ]
     .into_iter()
     .flatten()

@@ -10,11 +10,11 @@ use super::source_run::Run;
 use crate::{batch::Decided, dedup::count_current_rejects, error::Error, report::reject_sample};
 
 /// Records after which the fraction of rejects is checked at every batch; before, only at the end.
-pub const JUDGED_AFTER: u64 = 1_000;
+const JUDGED_AFTER: u64 = 1_000;
 
 /// Number of rejects of a read at which its own fraction ends the run: fewer are no trend, and count
 /// with those of all reads.
-const READ_REJECTS: u64 = 20;
+pub const READ_REJECTS: u64 = 20;
 
 /// Records that landed and were rejected by the runs before this one of the same read.
 #[derive(Clone, Copy, Debug, Default)]

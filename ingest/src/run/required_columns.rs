@@ -42,7 +42,11 @@ impl MissingRequired {
 
     /// Adds those of a batch of the source, or of its totals, from the `decisions`.
     pub(super) fn add(&mut self, config: &SourceConfig, decisions: &Decisions) {
-        for kind in [contract::TURNED_NULL, contract::VANISHED] {
+        for kind in [
+            contract::TURNED_NULL,
+            contract::VANISHED,
+            contract::REQUIRED_ABSENT,
+        ] {
             for (column, noted) in decisions.get(kind).into_iter().flatten() {
                 if !is_required(&config.contract, column) {
                     continue;

@@ -49,13 +49,11 @@ use crate::{
 };
 
 /// Reasons of records that could not be read, which stay with them.
-const KNOWN_REASONS: [&str; 18] = [
+const KNOWN_REASONS: [&str; 16] = [
     "malformed_line",
     "not_an_object",
     "ragged_row",
     "empty_row",
-    "invalid_utf8",
-    "too_deep",
     "unreadable_image",
     "not_fetched",
     "unreachable",
@@ -68,6 +66,15 @@ const KNOWN_REASONS: [&str; 18] = [
     "extraction_failed",
     "took_too_long",
     "host_too_slow",
+];
+/// Reasons of records with a value that is stored cut, or with U+FFFD in place of what cannot be read. No
+/// contract accepts them: the stored value would land as if it were that of the source.
+const CHANGED_REASONS: [&str; 5] = [
+    "lone_surrogate",
+    "invalid_utf8",
+    "text_too_long",
+    "too_deep",
+    "too_wide",
 ];
 /// Reason for records that were rejected with another one and are still unreadable.
 const UNREADABLE: &str = "unreadable";
@@ -125,7 +132,7 @@ pub async fn retry_rejects(
         report.notes.push("no rejected records exist".to_owned());
     }
     if report.still_rejected > 0 {
-        report.notes.push("remaining rejects stay in `rejects/`: change the contract and rerun this command, or, for lines that could not be parsed, correct the source and re-read it (`feedline ingest reread`)".to_owned());
+        report.notes.push("remaining rejects stay in `rejects/`: change the contract and rerun this command, or, for lines that could not be parsed and values that are stored changed (not UTF-8, too long, too deep or too wide), correct the source or `contract.json` and re-read it (`feedline ingest reread`)".to_owned());
     }
     let warnings = log.delta_warnings();
     report
@@ -407,14 +414,16 @@ impl Run<'_> {
 
 /// Rebuilds a rejected record as the source would return it now.
 fn record(config: &SourceConfig, reason: &str, detail: &str, raw: &str, cells: bool) -> Record {
-    let known = KNOWN_REASONS.iter().find(|known| **known == reason);
+    let is_changed = CHANGED_REASONS.contains(&reason);
+    let mut known = KNOWN_REASONS.iter().chain(&CHANGED_REASONS);
+    let known = known.find(|known| **known == reason);
     let bad = || Record::Bad {
         raw: raw.to_owned(),
         reason: known.copied().unwrap_or(UNREADABLE),
         detail: detail.to_owned(),
     };
     // A line of a table may look like JSON.
-    if cells && known.is_some() {
+    if is_changed || cells && known.is_some() {
         return bad();
     }
     match Value::parse_within(raw.as_bytes(), &config.contract.json, 0) {
@@ -499,5 +508,21 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_value_that_is_stored_changed_does_not_land() {
+        let config = crate::testing::config("http://h/", PaginationKind::None);
+        let read = |reason: &str, cells: bool| record(&config, reason, "", r#"{"b":"x"}"#, cells);
+        for changed in CHANGED_REASONS {
+            for cells in [false, true] {
+                match read(changed, cells) {
+                    Record::Bad { reason, .. } => assert_eq!(reason, changed),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        let duplicate = read("duplicate_key", false);
+        assert!(matches!(duplicate, Record::Value(_)), "{duplicate:?}");
     }
 }

@@ -113,10 +113,11 @@ impl<'a> Run<'a> {
             .await
     }
 
-    /// Returns true if a pass over slices and values is in progress.
+    /// Returns true if a pass over slices and values is in progress, or a crawl with pages that failed.
     pub(super) fn is_in_pass(&self) -> bool {
         let position = self.position();
-        matches!(position, Position::Page { .. }) && position.ledger().is_some()
+        let has_next_pass = position.ledger().is_some() || position.failed_pages().is_some();
+        matches!(position, Position::Page { .. }) && has_next_pass
     }
 
     /// The last committed position.

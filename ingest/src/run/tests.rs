@@ -31,7 +31,7 @@ use feedline_http::Secrets;
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     Classified as _, ErrorKind,
-    commit::{CommitEntry, PageRun},
+    commit::{CommitEntry, PageRun, Position},
     config::{Bounded, Real, SecretRef, SourceKind, TypeContract},
     decode,
     progress::{Event, Progress, Silent},

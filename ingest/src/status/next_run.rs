@@ -13,7 +13,7 @@ use crate::{
     backfill::{has_other_list, slices_report},
     error::when,
     held_warnings::holding,
-    settings::looks_for_more,
+    settings::{failed_pages, has_requests, looks_for_more},
     source_table::source_type,
     source_type::EarlierReadings,
     warnings::may_lack_records,
@@ -30,7 +30,7 @@ pub(crate) fn describe_next_run(
         return "starts from the beginning".to_owned();
     };
     let position = &state.position;
-    if (!matches!(position, Position::Done { .. }) || looks_for_more(config))
+    if has_requests(config, position)
         && let Some(until) = not_before(Some(state), now_s)
     {
         return format!("sends no request before {}, as a server asked", when(until));
@@ -56,7 +56,10 @@ pub(crate) fn describe_next_run(
             let files = done.len() as u64 + older;
             format!("resumes after {}", counted(files, "file"))
         }
-        Position::Done { .. } if !looks_for_more(config) => all_read(config, state),
+        Position::Done { .. } if !looks_for_more(config) => match failed_pages(position) {
+            0 => all_read(config, state),
+            failed => format!("requests {} again", counted(failed, "failed page")),
+        },
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
             next_slices(config, state)
         }
@@ -151,7 +154,7 @@ pub(super) fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64>
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
-        commit::{Ledger, PageRun},
+        commit::{FailedPages, Ledger, PageRun},
         config::{Refresh, load},
         ids::Hash128,
         report::Warning,
@@ -277,6 +280,40 @@ mod tests {
             &html,
             done(PageRun::default()),
             "checks every known page for changes",
+        );
+    }
+
+    #[test]
+    fn failed_pages_of_a_complete_crawl_are_requested_again() {
+        let failed = |numbers: &[u64], beyond_limit: u64| {
+            done(PageRun {
+                failed_pages: Box::new(FailedPages {
+                    numbers: numbers.to_vec(),
+                    open: None,
+                    beyond_limit,
+                }),
+                ..PageRun::default()
+            })
+        };
+        let html = source("type = \"html\"");
+        check(&html, failed(&[3], 0), "requests 1 failed page again");
+        let deferred = at(failed(&[3, 4], 0), Some(4_102_444_800));
+        let described = |now: u64| describe_next_run(&html, Some(&deferred), &[], now);
+        assert!(described(100).starts_with("sends no request before 2100-01-01"));
+        assert_eq!(described(4_102_444_800), "requests 2 failed pages again");
+        let read = "nothing: everything has been read, and only `crawl.refresh` requests it again";
+        check(&html, failed(&[], 0), read);
+        let repeated = source("type = \"html\"\ncrawl = { refresh = \"if_changed\" }");
+        let all = "checks every known page for changes";
+        check(&repeated, failed(&[3], 0), all);
+        // Those beyond the limit are not requested.
+        let lost = SourceState {
+            warnings: vec![Warning::new("pages_beyond_limit", "x")],
+            ..at(failed(&[], 7), None)
+        };
+        assert_eq!(
+            describe_next_run(&html, Some(&lost), &[], 100),
+            "nothing, though records may be missing: see the warning `pages_beyond_limit`"
         );
     }
 

@@ -13,7 +13,7 @@ use feedline_schemas::{
 };
 use zip::{CompressionMethod, write::SimpleFileOptions};
 
-use super::{Folder, files, gzip, pages, records, refused};
+use super::{Folder, files, gzip, pages, records, refused, told};
 use crate::source::Source;
 
 /// Members of an image dataset: two of one name, and one that is no image.

@@ -3,7 +3,8 @@
 use feedline_readers::file_format;
 use feedline_schemas::{commit::Position, config::SourceConfig};
 
-use super::{Folder, one, pages, records, refused, source, told};
+use super::{Folder, files, one, pages, records, refused, source, told};
+use crate::{error::Error, source::Source as _};
 
 #[tokio::test]
 async fn csv_gives_cells_as_written_and_nulls() {
@@ -136,6 +137,48 @@ async fn a_first_line_that_names_the_delimiter_is_no_header_of_the_files_that_ha
     }
 }
 
+/// Records of two files with `csv.skip_rows = 1`, the second with a `sep=` line at its beginning; or the key of an
+/// error.
+async fn skip_one(first: &[u8], header: bool) -> Result<Vec<String>, String> {
+    let folder = Folder::new(&[("x.csv", first), ("y.csv", b"sep=;\na;b\n3;4\n")]);
+    let mut config = folder.source("*.csv");
+    (config.csv.skip_rows, config.csv.header) = (1, header);
+    match pages(&config, Position::Start).await {
+        Ok(pages) => Ok(pages.into_iter().flat_map(|(records, _)| records).collect()),
+        Err(Error::Config { key, .. }) => Err(key),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn skipped_rows_count_a_line_that_names_the_delimiter_in_each_file_or_are_refused() {
+    for header in [true, false] {
+        let found = skip_one(b"a,b\n1,2\n", header).await;
+        assert_eq!(found.unwrap_err(), "csv.skip_rows");
+    }
+    // The title is a line in place of the other.
+    let of_other = r#"{"a":"3","b":"4"}"#;
+    for title in ["Report\na,b\n1,2\n", "Report;\na;b\n1;2\n"] {
+        let found = skip_one(title.as_bytes(), true).await;
+        assert_eq!(found.unwrap(), [r#"{"a":"1","b":"2"}"#, of_other]);
+    }
+    let found = skip_one(b"Title\ncol\n1\n", true).await;
+    assert_eq!(found.unwrap(), [r#"{"col":"1"}"#, of_other]);
+}
+
+#[tokio::test]
+async fn skipped_rows_end_with_the_header_where_names_are_configured() {
+    let folder = Folder::new(&[
+        ("x.csv", b"sep=;\na;b\n1;2\n"),
+        ("y.csv", b"Title\na;b\n3;4\n"),
+    ]);
+    let mut config = folder.source("*.csv");
+    (config.csv.skip_rows, config.csv.header) = (2, false);
+    config.csv.columns = vec!["a".to_owned(), "b".to_owned()];
+    let expected = [r#"{"a":"1","b":"2"}"#, r#"{"a":"3","b":"4"}"#];
+    assert_eq!(records(&config).await, expected);
+}
+
 #[tokio::test]
 async fn a_header_with_a_name_twice_is_refused() {
     let folder = Folder::new(&[("a.csv", b"a,b,a\n")]);
@@ -264,7 +307,7 @@ async fn files_without_a_header_have_the_names_that_are_given() {
     let folder = Folder::new(&[("a.csv", b"\xef\xbb\xbf5.1,x\n4.9,y\n")]);
     let mut config = folder.source("a.csv");
     let by_header = one("header_looks_like_data", "csv.header");
-    assert_eq!(told(&config).await, [] as [(String, String); 0]);
+    assert_eq!(told(&config).await, by_header);
     folder.write("a.csv", b"\xef\xbb\xbf5.1,3.5,x\n4.9,3,y\n");
     assert_eq!(told(&config).await, by_header);
     config.csv.header = false;
@@ -294,22 +337,47 @@ async fn files_without_a_header_have_the_names_that_are_given() {
     );
 }
 
-#[test]
-fn a_header_of_numbers_that_count_up_is_one() {
-    let looks = |header: &str| {
-        let cells: Vec<String> = header.split(',').map(str::to_owned).collect();
-        feedline_readers::csv_dialect::looks_like_data(&cells)
-    };
-    for data in [
-        "5.1,3.5,1.4,0.2,setosa",
-        "39, State-gov, 77516, Bachelors, 13",
-        "1,1",
-        "2,1,0",
+#[tokio::test]
+async fn skipped_rows_of_a_whole_file_are_the_reason_of_its_emptiness() {
+    let folder = Folder::new(&[("a.csv", b"id,v\n1,2\n3,4\n")]);
+    let mut config = folder.source("a.csv");
+    for (skip_rows, header, key) in [
+        (5, true, Some("csv.skip_rows")),
+        (3, false, Some("csv.skip_rows")),
+        (2, true, Some("")),
+        (2, false, None),
     ] {
-        assert!(looks(data), "{data}");
+        (config.csv.skip_rows, config.csv.header) = (skip_rows, header);
+        let found = told(&config).await;
+        let empty = found.iter().find(|(code, _)| code == "empty_file");
+        let found = empty.map(|(_, key)| key.as_str());
+        assert_eq!(found, key, "{skip_rows} {header}");
     }
-    for names in ["a,b", "country,2000,2001,2002", "0,1,2,3", "id,2", ""] {
-        assert!(!looks(names), "{names}");
+    let folder = Folder::new(&[("a.csv", b"id,v\n")]);
+    let mut config = folder.source("a.csv");
+    config.csv.skip_rows = 1;
+    let mut source = files(&config);
+    source.next_page(&Position::Start).await.unwrap();
+    let found = source.warnings();
+    let part = "a.csv` has no rows in its 5 bytes behind the 1 line that `csv.skip_rows` passes";
+    let is_found = found.iter().any(|warning| warning.message.contains(part));
+    assert!(is_found, "{found:?}");
+}
+
+#[tokio::test]
+async fn a_configured_delimiter_that_splits_no_line_is_a_warning() {
+    let warned = one("csv_delimiter", "csv.delimiter");
+    for (text, delimiter, expected) in [
+        ("id;v\n0;0\n1;5\n", ",", warned.clone()),
+        ("id;v\n0;0\n1;5\n", "\t", warned.clone()),
+        ("a,b,c\n1,2,3\n", ";", warned),
+        ("id;v\n0;0\n", ";", Vec::new()),
+        ("text\nx, y\nz\n", ";", Vec::new()),
+    ] {
+        let folder = Folder::new(&[("a.csv", text.as_bytes())]);
+        let mut config = folder.source("a.csv");
+        config.csv.delimiter = Some(delimiter.to_owned());
+        assert_eq!(told(&config).await, expected, "{text} {delimiter}");
     }
 }
 

@@ -150,31 +150,36 @@ async fn few_pages_of_a_host_with_an_unreadable_robots_are_rejects_and_a_warning
 }
 
 #[tokio::test]
-async fn later_runs_that_request_nothing_name_the_failed_pages_and_the_key_that_requests_them() {
+async fn the_next_run_requests_the_pages_of_a_host_whose_robots_could_not_be_read() {
     let is_down = Arc::new(AtomicBool::new(true));
     let server = site_with_a_second_host(2, Arc::clone(&is_down)).await;
     let mut config = pipeline(&server);
     with_second_host(&server, &mut config.source[0]);
     let root = Store::memory();
     run(&root, &config).await.unwrap();
-    is_down.store(false, Ordering::SeqCst);
-    let requests = server.targets().len();
-    run(&root, &config).await.unwrap();
-    assert_eq!(server.targets().len(), requests);
     let report = status(&config, &root).await.unwrap();
     assert_eq!((report.rows, report.rejected), (1, 2));
+    assert_eq!(report.sources[0].status, "partial");
     let messages = robots_messages(&report);
-    let part = "`crawl.refresh = \"if_changed\"`";
+    let part = "the next run requests them again";
     assert!(
         messages.len() == 1 && messages[0].contains(part),
         "{messages:?}"
     );
     let keys = &report.sources[0].reject_keys["robots_unreachable"];
-    assert_eq!(*keys, ["crawl.refresh", "crawl.robots"]);
-    // They land once the crawl is repeated.
-    config.source[0].crawl.refresh = Refresh::IfChanged;
+    assert_eq!(*keys, ["crawl.deny", "crawl.robots"]);
+    // While the host is down, only its robots.txt is requested.
+    let requests = server.targets().len();
     run(&root, &config).await.unwrap();
-    assert_eq!(status(&config, &root).await.unwrap().rows, 3);
+    let targets = server.targets();
+    assert_eq!(targets[requests..], ["/robots.txt", "/robots.txt"]);
+    assert_eq!(status(&config, &root).await.unwrap().rejected, 2);
+    is_down.store(false, Ordering::SeqCst);
+    run(&root, &config).await.unwrap();
+    let report = status(&config, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (3, 2));
+    assert_eq!(report.sources[0].status, "complete");
+    assert_eq!(robots_messages(&report), [""; 0]);
 }
 
 #[tokio::test]
@@ -193,7 +198,8 @@ async fn a_host_that_is_down_can_be_left_out_with_deny_after_it_stopped_a_run() 
     assert_eq!((report.rows, report.rejected), (1, 4));
     let source = &report.sources[0];
     assert_eq!(source.status, "complete");
-    assert_eq!(source.skipped["denied"], 2);
+    // Those that failed before are requested again.
+    assert_eq!(source.skipped["denied"], 6);
 }
 
 #[tokio::test]

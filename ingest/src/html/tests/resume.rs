@@ -49,7 +49,11 @@ pub(super) async fn run(root: &Store, config: &PipelineConfig) -> Result<(), Err
     run_after(0, root, config).await
 }
 
-async fn run_after(seconds: u64, root: &Store, config: &PipelineConfig) -> Result<(), Error> {
+pub(super) async fn run_after(
+    seconds: u64,
+    root: &Store,
+    config: &PipelineConfig,
+) -> Result<(), Error> {
     let context = Context {
         root: root.clone(),
         ..context_after(seconds)

@@ -14,7 +14,19 @@ impl Found {
                 "pagination = {{ type = \"page\", page_param = {name} }}"
             )),
             reason: format!("pages 1 and 2 by the parameter `{param}` have different records"),
-            is_by_order: false,
+            after_last: None,
+            ..self
+        }
+    }
+
+    /// Suggests no pages, as a request for the records behind the last one by `param` returned the same.
+    pub(crate) fn without_keyset(self, param: &str) -> Self {
+        Self {
+            pagination: None,
+            reason: format!(
+                "nothing in it names a next page, and a request for the records behind the last one by the parameter `{param}` returned the same records: it may be a list without pages; look into the API's documentation if it has more records"
+            ),
+            after_last: None,
             ..self
         }
     }
@@ -44,6 +56,16 @@ pub(crate) fn have_different_records(first: &Value, second: &Value, records: &st
     let is_new = |record: &Value| !known.contains(&record.canonical());
     let are_full = !first.is_empty() && !second.is_empty();
     are_full && !have_the_same_ids(first, second) && second.iter().all(is_new)
+}
+
+/// Returns true if both documents have the same records, but for fields that change with each request.
+pub(crate) fn have_equal_records(first: &Value, second: &Value, records: &str) -> bool {
+    match (list(first, records), list(second, records)) {
+        (Some((_, first)), Some((_, second))) => {
+            first == second || have_the_same_ids(first, second)
+        }
+        _ => false,
+    }
 }
 
 /// Returns true if the records of both pages have the same ids, in the same order. Other fields may

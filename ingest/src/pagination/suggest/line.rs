@@ -7,8 +7,8 @@ pub(super) struct Line {
     pub(super) text: String,
     /// Query parameter of the page number, if the number of the first page is not known.
     pub(super) unnumbered: Option<String>,
-    /// True if it is by the order of the records alone.
-    pub(super) is_by_order: bool,
+    /// Parameter and value that ask for the records behind the last one, if it is by their order alone.
+    pub(super) after_last: Option<(String, String)>,
 }
 
 impl Line {
@@ -16,7 +16,7 @@ impl Line {
         Self {
             text: format!("pagination = {{ type = {}", quoted(kind)),
             unnumbered: None,
-            is_by_order: false,
+            after_last: None,
         }
     }
 

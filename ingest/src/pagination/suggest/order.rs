@@ -31,6 +31,10 @@ pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
         .into_iter()
         .find(|key| list.iter().all(|record| is_key(record, key)))?;
     let ids: Option<Vec<i128>> = list.iter().map(|record| of(record, key, false)).collect();
+    let last = |by: &str| match list.last()?.at(by)? {
+        Value::Text(text) => Some(text.clone()),
+        other => Some(other.canonical()),
+    };
     let line = |by: &str, param: &str| {
         let line = Line::new("keyset")
             .with("time_path", by)
@@ -39,7 +43,7 @@ pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
             .with_number("page_size", list.len() as u64);
         Line {
             unnumbered: Some("page".to_owned()),
-            is_by_order: true,
+            after_last: last(by).map(|last| (param.to_owned(), last)),
             ..line
         }
     };

@@ -349,6 +349,19 @@ async fn files_that_are_gone_are_a_warning_and_another_url_without_files_is_an_e
     assert!(error.contains("no file matches"), "{error}");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_socket_in_place_of_a_read_file_is_an_error_and_no_missing_file() {
+    let mut place = Place::new("");
+    place.pattern = "a.csv".into();
+    let path = place.write("a.csv", "n\n1\n");
+    place.check(&place.bring().await, "n", &[1]).await;
+    fs::remove_file(&path).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let error = place.refused().await;
+    assert!(error.contains("is a pipe, socket or device"), "{error}");
+}
+
 #[tokio::test]
 async fn a_link_to_nothing_is_a_warning_of_each_run_until_it_is_removed() {
     let place = Place::new("");

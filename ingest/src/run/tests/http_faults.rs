@@ -3,7 +3,7 @@
 use feedline_schemas::{
     Classified as _, ErrorKind,
     commit::CommitEntry,
-    config::{Bounded, PipelineConfig, RetryConfig},
+    config::{Bounded, PipelineConfig, RetryConfig, load},
     ids::Name,
 };
 use feedline_storage::Store;
@@ -12,6 +12,7 @@ use url::Url;
 use crate::{
     context::Context,
     error::Error,
+    run::ingest_all,
     testing::{self, Scripted, answer, ok},
 };
 
@@ -29,9 +30,7 @@ fn pipeline(url: &Url) -> PipelineConfig {
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{url}\"\nretry = {{ base_ms = 1, cap_ms = 2 }}\n\
          [source.pagination]\ntype = \"page\"\nfirst_page = 0\npage_size = 1\n"
     );
-    feedline_schemas::config::load("p", &text, &[])
-        .unwrap()
-        .config
+    load("p", &text, &[]).unwrap().config
 }
 
 async fn entries(root: &Store) -> Vec<CommitEntry> {
@@ -66,6 +65,44 @@ async fn fault_14_a_long_wait_is_remembered_by_the_log_from_the_first_request_on
     let undisturbed = entries(&fresh).await;
     assert_eq!(all.last().unwrap().schema, undisturbed[0].schema);
     assert_eq!(all.last().unwrap().counts, undisturbed[0].counts);
+}
+
+#[tokio::test]
+async fn a_deferred_run_merges_small_files_and_stays_deferred() {
+    let server = Scripted::answering(|request, _| match request {
+        0..4 => ok(&format!(
+            r#"{{"items": [{{"i":{request}}}], "next": "c{request}"}}"#
+        )),
+        _ => answer("429 X\r\nRetry-After: 10000", ""),
+    })
+    .await;
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[ingest]\ncompact = {{ files = 2 }}\n[[source]]\nname = \"s\"\ntype = \"rest\"\n\
+         url = \"{}\"\nrecords = \"items\"\nbatch = {{ pages = 1 }}\n\
+         pagination = {{ type = \"cursor\", cursor_param = \"after\", cursor_path = \"next\" }}\n",
+        server.url
+    );
+    let (root, config) = (Store::memory(), load("p", &text, &[]).unwrap().config);
+    // The second run begins before it may send a request.
+    for (seconds, merged) in [(0, Some((4, 1))), (5, None)] {
+        let context = Context {
+            root: root.clone(),
+            ..testing::context_after(seconds)
+        };
+        let end = ingest_all(&config, None, &context).await.unwrap();
+        let error = end.error.unwrap();
+        assert_eq!(error.kind(), ErrorKind::Deferred, "{error}");
+        let report = &end.report.sources[0];
+        let compacted = report.compacted.as_ref();
+        let counts = compacted.map(|found| (found.files_before, found.files_after));
+        assert_eq!((counts, report.files, report.rows), (merged, 1, 4));
+        assert_eq!(
+            (report.status.as_str(), server.heads().len()),
+            ("deferred", 5)
+        );
+        let last = entries(&root).await.pop().unwrap();
+        assert!(last.state.not_before_unix_s.is_some());
+    }
 }
 
 #[tokio::test]

@@ -80,6 +80,9 @@ async fn images_land_as_bytes_and_other_bytes_as_text() {
         "{message}"
     );
     assert!(message.contains("`kind = \"images\"`"), "{message}");
+    let mut warnings = report.warnings.iter();
+    let is_of_both = |w: &Warning| w.is_about("image") && w.is_about("photo.bytes");
+    assert!(warnings.any(|w| w.code == "image_as_bytes" && is_of_both(w)));
     assert_eq!(report.decisions["image_as_bytes"]["image"].count, 19);
     // A file of no images at all adds to the same column.
     let columns = vec![("image", binary(&[vec![1], vec![2]]))];

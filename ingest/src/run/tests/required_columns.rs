@@ -26,10 +26,18 @@ async fn each_run_that_lands_such_records_warns_of_them_with_its_own_counts() {
         (
             "b.csv",
             "id,price\n3,\n",
-            "`price` in 1 (first batch: 0 of 1",
+            "`price` in 1 (first batch: 1 record, 1 with null and 0 without it",
         ),
-        ("c.csv", nulls, "`price` in 2 (first batch: 0 of 2"),
-        ("d.csv", "id\n6\n", "`price` in 1 (first batch: 1 of 1"),
+        (
+            "c.csv",
+            nulls,
+            "`price` in 2 (first batch: 2 records, 2 with null",
+        ),
+        (
+            "d.csv",
+            "id\n6\n",
+            "`price` in 1 (first batch: 1 record, 0 with null and 1 without it",
+        ),
     ] {
         folder.write(name, content.as_bytes());
         let report = ingest(&config, None, &context(&root)).await.unwrap();
@@ -71,7 +79,7 @@ async fn status_warns_of_all_landed_records_until_the_column_may_be_null_or_a_re
         warning(&report).map(str::to_owned)
     };
     let message = shown(&config).await.unwrap_or_default();
-    let part = "`price` in 4 (first batch: 0 of 2 records lack it, 1 have null)";
+    let part = "`price` in 4 (first batch: 2 records, 1 with null and 0 without it)";
     assert!(message.contains(part), "{message}");
     let mut nullable = config.clone();
     let may_be_null = ColumnContract {

@@ -59,8 +59,10 @@ fn placeless(warning: &Warning) -> Warning {
         assert!(!number.is_empty(), "{}", warning.message);
         message += rest;
     }
+    // The message has the findings.
     Warning {
         message,
+        findings: Vec::new(),
         ..warning.clone()
     }
 }

@@ -240,3 +240,40 @@ async fn a_pattern_that_means_nothing_is_refused() {
     let error = refused(&config).await;
     assert!(error.starts_with("`archive.member`: idx files"), "{error}");
 }
+
+#[tokio::test]
+async fn skipped_members_and_tables_of_other_columns_are_warnings() {
+    let others: &[(&str, &[u8])] = &[
+        ("orders.csv", b"id,v\n1,2\n"),
+        ("orders_2.txt", b"id,v\n3,4\n"),
+        ("more.zip", b"PK"),
+        (".hidden.txt", b"x"),
+        ("customers.csv", b"name,city\nA,B\n"),
+        ("orders_3.csv", b"id,v\n5,6\n"),
+    ];
+    for (name, archive) in packed(others) {
+        let folder = Folder::new(&[(name, &archive)]);
+        let expected = [
+            ("files_left_out", "archive.member"),
+            ("no_common_column", "contract.column"),
+        ];
+        let expected = expected.map(|(code, key)| (code.to_owned(), key.to_owned()));
+        let config = of(&folder, name, None);
+        assert_eq!(told(&config).await, expected, "{name}");
+        let config = of(&folder, name, Some("**/orders*.csv"));
+        assert_eq!(told(&config).await, [] as [(String, String); 0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_header_of_a_member_without_a_row_is_not_compared() {
+    let orders = ("orders.csv", b"id,v\n1,2\n" as &[u8]);
+    let empty = ("empty.csv", b"name,city\n" as &[u8]);
+    for members in [[orders, empty], [empty, orders]] {
+        for (name, archive) in packed(&members) {
+            let folder = Folder::new(&[(name, &archive)]);
+            let found = told(&of(&folder, name, None)).await;
+            assert_eq!(found, [] as [(String, String); 0], "{name}");
+        }
+    }
+}
