@@ -315,7 +315,8 @@ fn large_cells(error: &ArrowError) -> Option<Error> {
     })
 }
 
-/// The `reason` of the query engine, with the setting that makes a join smaller.
+/// The `reason` of the query engine, with the setting that makes a join smaller. Its error has the operator in this text alone;
+/// where the name changes, the advice is missing, and the error remains.
 fn describe_memory(reason: &str) -> String {
     let reason = one_line(reason);
     match reason.contains("HashJoinInput") {

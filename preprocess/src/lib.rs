@@ -131,6 +131,6 @@ pub use tokenizer::Tokenizer;
 pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
 pub use warnings::{
-    is_named_elsewhere, looks_like_index, looks_like_row_number, warn_of_instants,
+    COLUMNS_DROPPED, looks_like_index, looks_like_row_number, warn_of_instants,
     warn_of_windowless_entities,
 };

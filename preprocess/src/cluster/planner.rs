@@ -53,7 +53,7 @@ use super::{
 use crate::engine::store_urls;
 
 /// Scheduler messages of queries that failed because a worker was lost: tasks were refused, could
-/// not fetch data, or received only a part of it.
+/// not fetch data, or received only a part of it. The scheduler sends the text of an error, and no type.
 const LOST: [&str; 7] = [
     REFUSED,
     "has failed 1 times",

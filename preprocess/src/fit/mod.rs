@@ -41,7 +41,7 @@ pub(crate) use self::{
     fit_spec::{FitSpec, MOST_VALUES, TargetSpec, kind_of},
     nans::check_nans,
     payload::{fit_parts, fit_payload},
-    progress::{CANNOT_FIT, Fit, STEP, is_constant},
+    progress::{Fit, STEP, is_constant},
     texts::check_texts,
     tokens::{LearnSpec, learn_tokenizer},
 };
@@ -53,9 +53,6 @@ use crate::{
     transform::new_layout,
 };
 
-/// Reason of an error where no column is a feature.
-pub(crate) const NO_FEATURE: &str = "no column is left to be a feature";
-
 /// Fits the steps and the target of `spec`.
 ///
 /// # Errors
@@ -63,7 +60,7 @@ pub(crate) const NO_FEATURE: &str = "no column is left to be a feature";
 /// for an empty split, and failures of the engine.
 pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
     if spec.inputs.is_empty() {
-        return Err(Error::config("dataset.features", NO_FEATURE));
+        return Err(spec.no_feature());
     }
     fit_rows(train, spec).await
 }
@@ -77,6 +74,7 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         steps: Vec::with_capacity(spec.steps.len()),
         settled: 0,
         target: spec.target.clone(),
+        joined: spec.joined.clone(),
         medians: BTreeMap::new(),
     };
     // A step may rewrite the rows, and with them the past of a target that is a feature.

@@ -37,6 +37,7 @@ pub(crate) async fn fit_payload(
         steps: Vec::new(),
         settled: 0,
         target: spec.target.clone(),
+        joined: spec.joined.clone(),
         medians: BTreeMap::new(),
     };
     let target = match &spec.target {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use datafusion::logical_expr::{Expr, ident};
-use feedline_schemas::transform::FittedStep;
+use feedline_schemas::{manifest::JoinCounts, transform::FittedStep};
 
 use super::{aggregate::Rows, fit_spec::TargetSpec};
 use crate::{
@@ -18,9 +18,6 @@ use crate::{
 /// Key of the steps in the configuration.
 pub(crate) const STEP: &str = "dataset.step";
 
-/// Beginning of the error of a step that cannot be fitted to a column.
-pub(crate) const CANNOT_FIT: &str = "cannot fit ";
-
 /// A fit in progress.
 #[derive(Debug)]
 pub(crate) struct Fit {
@@ -31,6 +28,8 @@ pub(crate) struct Fit {
     pub(super) settled: usize,
     /// Target of the dataset.
     pub(super) target: Option<TargetSpec>,
+    /// Columns that joins bring, each with the counts of its join.
+    pub(super) joined: BTreeMap<String, JoinCounts>,
     /// Medians that were found on the way to something else, and how many cells are missing; each is that of its column
     /// until another step changes it.
     pub(crate) medians: BTreeMap<String, (f64, u64)>,
@@ -53,13 +52,23 @@ impl Fit {
         &self.steps[self.settled..]
     }
 
+    /// Error of a step that cannot be fitted to a column. For a joined column it has the rows that find a row there.
     pub(crate) fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
         let rows = self.rows.count();
+        let joined = self.joined.get(column).map(|join| {
+            format!(
+                "; it is joined from source `{}`, in which {} of {} landed rows find a row",
+                join.source,
+                join.matched,
+                join.matched + join.unmatched
+            )
+        });
         Error::config(
             STEP,
             format!(
-                "{CANNOT_FIT}`{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
-                 an `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`"
+                "cannot fit `{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
+                 an `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`{}",
+                joined.unwrap_or_default()
             ),
         )
     }

@@ -65,6 +65,8 @@ fn spec(table: &Table<'_>, steps: Vec<StepConfig>) -> FitSpec {
                 kind: kind(array),
             })
             .collect(),
+        left_out: BTreeMap::new(),
+        joined: BTreeMap::new(),
         steps,
         target: None,
         other_targets: vec![],

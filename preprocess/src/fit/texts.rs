@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use feedline_schemas::{
     config::StepConfig,
     record::{ColumnType, RecordSchema},
-    report::Warning,
+    report::{WarnedColumn, Warning},
     transform::{InputKind, NumberSigns},
 };
 
@@ -115,9 +115,8 @@ fn judge(
              `dataset.null_values` what stands for no value",
             shown(column)
         );
-        return Ok(Some(
-            Warning::new(TEXTS_NOT_NUMBERS, message).with_key("dataset.null_values"),
-        ));
+        let warning = Warning::new(TEXTS_NOT_NUMBERS, message).with_key("dataset.null_values");
+        return Ok(Some(warning.with_columns(vec![WarnedColumn::new(column)])));
     }
     Err(Error::config(
         key_of(column, spec),

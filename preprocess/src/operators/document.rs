@@ -30,7 +30,10 @@ use crate::{
         content_column::{ContentColumn, ContentKind},
         text::{near::normalized, quality, redact::redacted},
     },
-    schema::{reject_reason::Reason, system_columns},
+    schema::{
+        reject_reason::{self, Reason},
+        system_columns,
+    },
     staging::Staged,
 };
 
@@ -249,9 +252,9 @@ impl RowFunction for Quality {
             let text = texts
                 .filter(|texts| before.is_none() && texts.is_valid(row))?
                 .value(row);
-            let (reason, value) = quality::fault(text, &self.limits)?;
+            let (limit, value) = quality::fault(text, &self.limits)?;
             let reason = Reason {
-                reason: reason.to_owned(),
+                reason: reject_reason::quality(limit),
                 column: self.column.clone(),
                 value,
             };

@@ -263,6 +263,25 @@ impl Build<'_> {
         )
     }
 
+    /// Settings that may have changed where that hash is another. It is of all of them, so the key is not known.
+    pub(super) fn changed_settings(&self) -> String {
+        let parts = [
+            (true, "a key of `[dataset]`"),
+            (
+                self.tokenizer.given.is_some(),
+                "the file of `dataset.tokens.tokenizer`",
+            ),
+            (self.spec.expect.is_some(), "the file of `dataset.expect`"),
+            (!self.input.joined.is_empty(), "a joined source"),
+        ];
+        let parts = parts.into_iter().filter(|(may_change, _)| *may_change);
+        let parts: Vec<&str> = parts.map(|(_, part)| part).collect();
+        format!(
+            "{} or the version of feedline has changed",
+            parts.join(", ")
+        )
+    }
+
     /// The tables that rows are read from.
     pub(super) fn tables(&self) -> &[Landed] {
         self.input.tables()

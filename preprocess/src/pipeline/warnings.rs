@@ -24,7 +24,7 @@ use crate::{
     Error,
     fit::{aggregate::Rows, check_nans},
     operators::coerce::NanSeen,
-    schema::{column_roles::columns_in_other_use, landed_columns::shown},
+    schema::{column_roles::columns_in_other_use, no_feature::NoFeatureReason},
     shards::manifest,
     source::{landing_zone::Landed, sql::other_rows::Sight},
     staging::Staged,
@@ -64,25 +64,22 @@ impl Build<'_> {
     /// holds those that the fit left out.
     pub(super) fn dropped_columns(
         &self,
-        left_out: &BTreeMap<String, &'static str>,
-    ) -> BTreeMap<String, String> {
-        let mut dropped: BTreeMap<String, String> = left_out
-            .iter()
-            .map(|(name, reason)| (name.clone(), (*reason).to_owned()))
-            .collect();
+        left_out: &BTreeMap<String, NoFeatureReason>,
+    ) -> BTreeMap<String, NoFeatureReason> {
+        let mut dropped = left_out.clone();
         let config = &self.spec.config;
         if self.spec.payload.is_some() || !config.features.is_empty() {
             return dropped;
         }
         let others = columns_in_other_use(config, &self.spec.inputs);
         let others = others.into_iter();
-        dropped.extend(others.map(|(name, key)| (name, warnings::named_in(key))));
+        dropped.extend(others.map(|(name, key)| (name, NoFeatureReason::NamedIn(key))));
         for column in &self.input.columns {
             if self.has_use(&column.name) {
                 continue;
             }
-            if let Some(reason) = warnings::why_no_feature(column.r#type) {
-                dropped.insert(column.name.clone(), reason.to_owned());
+            if let Some(reason) = NoFeatureReason::of_type(column.r#type) {
+                dropped.insert(column.name.clone(), reason);
             }
         }
         dropped
@@ -100,7 +97,7 @@ impl Build<'_> {
         &self,
         staged: &Staged,
         artefact: &TransformArtefact,
-        dropped: &BTreeMap<String, String>,
+        dropped: &BTreeMap<String, NoFeatureReason>,
     ) -> Result<Vec<Warning>, Error> {
         let by_default = |name: &str| {
             let mut inputs = self.spec.inputs.iter();
@@ -128,7 +125,9 @@ impl Build<'_> {
         found.extend(self.repeated_by_query());
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
         found.extend(Box::pin(self.rounded_numbers(staged, artefact)).await?);
-        found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
+        let sample = Box::pin(self.sample_train(staged, artefact)).await?;
+        found.extend(self.sampled_numbers(&sample, artefact).await?);
+        found.extend(Box::pin(self.target_leakage(&sample, artefact)).await?);
         found.extend(Box::pin(self.shifted(staged)).await?);
         found.extend(self.moved_classes(artefact).await?);
         Ok(found)
@@ -416,13 +415,11 @@ impl Build<'_> {
         rows: [u64; 3],
         found: &[Warning],
     ) -> Option<Warning> {
-        let explained = found.iter().filter(|warning| {
+        let explains = |warning: &&Warning| {
             [warnings::CATEGORIES_CUT, warnings::KEY_IS_FEATURE].contains(&warning.code.as_str())
-        });
-        for warning in explained {
-            if let Some(column) = warning.message.split('`').nth(1) {
-                unknown.retain(|name, _| shown(name) != column);
-            }
+        };
+        for warning in found.iter().filter(explains) {
+            unknown.retain(|name, _| !warning.is_about(name));
         }
         warnings::unknown_categories(&unknown, rows, &[Split::Validation, Split::Test])
     }

@@ -15,7 +15,7 @@ use futures::TryStreamExt;
 use super::{
     checks::{
         equal_rows::{EqualRows, hashes_of},
-        extremes::{self, Extremes},
+        extremes::{self, Extremes, TrainingNumbers},
     },
     prepare::Build,
     rows::{RowWriter, TextCounts},
@@ -140,14 +140,13 @@ impl Written {
         extremes::warnings(artefact, &self.extremes, &self.targets, rows)
     }
 
-    /// Warnings of features of appended rows with numbers far from those of the training rows before, whose features have these
-    /// `largest` numbers, without a sign.
+    /// Warning of appended rows with numbers far from those of the training rows before, `train`.
     pub(super) fn appended_extremes(
         &self,
         artefact: &TransformArtefact,
-        largest: Vec<f32>,
+        train: &TrainingNumbers,
     ) -> Option<Warning> {
-        extremes::appended_warnings(artefact, &self.extremes, largest)
+        extremes::appended_warnings(artefact, &self.extremes, train)
     }
 
     /// Warnings of a number that many of the written training rows have as a target, far from all others. `noun` names such a

@@ -51,10 +51,8 @@ impl ImagePreparer {
     /// # Errors
     /// The reason for which a build would reject it.
     pub fn prepare(&mut self, file: Vec<u8>) -> Result<Vec<u8>, Fault> {
-        let rejected = |reason: &str, found: String| Fault {
-            reason: ROW_REJECTED,
-            detail: format!("`{reason}`: {found}"),
-        };
+        let rejected =
+            |reason: &str, found: String| Fault::new(ROW_REJECTED, format!("`{reason}`: {found}"));
         let Some((preparer, as_it_came)) = &mut self.preparer else {
             return match image_fault(&file) {
                 Some(found) => Err(rejected("not_an_image", found)),

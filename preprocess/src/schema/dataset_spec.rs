@@ -1,6 +1,6 @@
 //! The dataset, resolved: configuration and landed columns brought together, before any row is read.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
     config::{Conflicts, DatasetConfig, StepConfig},
@@ -20,6 +20,7 @@ use crate::{
         split::Rule,
         time_series::Series,
     },
+    schema::no_feature::NoFeatureReason,
 };
 
 /// A feature column.
@@ -116,8 +117,8 @@ impl DatasetSpec {
     }
 
     /// Steps to fit, without the columns in `left_out`.
-    pub(crate) fn fit_spec(&self, left_out: &BTreeSet<String>) -> FitSpec {
-        let stays = |name: &String| !left_out.contains(name);
+    pub(crate) fn fit_spec(&self, left_out: &BTreeMap<String, NoFeatureReason>) -> FitSpec {
+        let stays = |name: &String| !left_out.contains_key(name);
         let steps = self.steps.iter().cloned().map(|mut step| {
             step.columns.retain(stays);
             step
@@ -129,6 +130,8 @@ impl DatasetSpec {
                 .map(|i| i.column.clone())
                 .filter(|c| stays(&c.name))
                 .collect(),
+            left_out: left_out.clone(),
+            joined: BTreeMap::new(),
             steps: steps.filter(|step| !step.columns.is_empty()).collect(),
             target: self.target.clone(),
             other_targets: self.other_targets.clone(),

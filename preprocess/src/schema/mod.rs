@@ -4,5 +4,6 @@ pub(crate) mod column_roles;
 pub(crate) mod dataset_spec;
 pub(crate) mod landed_cells;
 pub(crate) mod landed_columns;
+pub(crate) mod no_feature;
 pub(crate) mod reject_reason;
 pub(crate) mod system_columns;

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::operators::text::quality;
-
 /// Characters of a value shown in a reject.
 pub(crate) const SHOWN: usize = 120;
 
@@ -56,6 +54,27 @@ pub(crate) const NEAR_DUPLICATE: &str = "near_duplicate";
 /// It is nearly a frozen document.
 pub(crate) const NEAR_DUPLICATE_OF_FROZEN: &str = "near_duplicate_of_frozen";
 
+/// Prefixes of the codes of two parts, of a rule and the key of its configuration. A code is stored with each rejected row and
+/// counted in manifests, so it is one string there; [`quality`] and [`expected`] make it, and [`is_choice`] and [`is_expected`]
+/// read it.
+const QUALITY: &str = "quality_";
+const EXPECTED: &str = "expected_";
+
+/// Code of a document that fails the filter `limit` of `dataset.text.quality`.
+pub(crate) fn quality(limit: &str) -> String {
+    format!("{QUALITY}{limit}")
+}
+
+/// Code of a row that violates the expectation `key` of its column.
+pub(crate) fn expected(key: &str) -> String {
+    format!("{EXPECTED}{key}")
+}
+
+/// Returns true for the code of a row that violates an expectation.
+pub(crate) fn is_expected(code: &str) -> bool {
+    code.starts_with(EXPECTED)
+}
+
 /// Faults of what a row has beside its image.
 pub(crate) const BESIDE_IMAGE: [&str; 2] = [BAD_BOXES, BAD_EMBEDDING];
 
@@ -97,5 +116,22 @@ pub(crate) fn is_choice(reason: &str) -> bool {
         EMBARGO,
     ]
     .contains(&reason)
-        || reason.starts_with(quality::REASON)
+        || reason.starts_with(QUALITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_two_parts_are_read_as_they_are_made() {
+        let (filtered, violated) = (quality("min_words"), expected("required"));
+        assert_eq!(
+            [&filtered[..], &violated],
+            ["quality_min_words", "expected_required"]
+        );
+        assert!(is_choice(&filtered) && !is_expected(&filtered));
+        assert!(is_expected(&violated) && !is_choice(&violated));
+        assert!(!is_choice(NO_TEXT) && !is_expected(NO_TEXT));
+    }
 }

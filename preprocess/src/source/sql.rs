@@ -20,6 +20,7 @@ use std::{
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
     datatypes::{DataType, SchemaRef},
+    error::ArrowError,
 };
 use datafusion::{
     catalog::streaming::StreamingTable,
@@ -308,7 +309,8 @@ async fn planned(
         })
 }
 
-/// Advice for a query that names a child table of a source without making it one of its tables.
+/// Advice for a query that names a child table of a source without making it one of its tables. The engine has no type of error for
+/// a missing table, only this text; where its words change, the advice is missing, and the error remains.
 fn child_table_advice(error: &str, sources: &[Landed]) -> String {
     let missing = error.split_once("table '").map(|(_, rest)| rest);
     let missing = missing.and_then(|rest| Some(rest.split_once("' not found")?.0));
@@ -423,22 +425,27 @@ fn of_query(error: Error) -> Error {
             | DataFusionError::ParquetError(_) => {
                 Error::Engine(error.context(format!("the query of `{KEY}`")))
             }
-            _ => refuse(failed(&message_with_causes(&error))),
+            root => refuse(format!(
+                "it fails: {}; {}",
+                message_with_causes(&error),
+                advice_on(root)
+            )),
         },
         other => other,
     }
 }
 
-/// Message of a failed query.
-fn failed(says: &str) -> String {
-    let advice = if says.contains("ivide by zero") {
-        "divide by `nullif(..., 0)`, which gives no value there"
-    } else if says.contains("ast error") {
-        "use `try_cast`, which gives no value there"
-    } else {
-        "correct the query or the rows"
+/// Advice on an error of the rows of a query.
+fn advice_on(error: &DataFusionError) -> &'static str {
+    let error = match error {
+        DataFusionError::ArrowError(error, _) => Some(&**error),
+        _ => None,
     };
-    format!("it fails: {says}; {advice}")
+    match error {
+        Some(ArrowError::DivideByZero) => "divide by `nullif(..., 0)`, which gives no value there",
+        Some(ArrowError::CastError(_)) => "use `try_cast`, which gives no value there",
+        _ => "correct the query or the rows",
+    }
 }
 
 /// The landed type that holds all values of a column of the result.

@@ -28,7 +28,7 @@ use crate::{
         images::TransparentImages,
         split::{ShuffleKey, code},
     },
-    schema::system_columns,
+    schema::{no_feature::NoFeatureReason, system_columns},
     source::parquet_scan::{ParquetFiles, ScanFile},
 };
 
@@ -223,19 +223,13 @@ impl Staged {
     pub(crate) fn identifiers(
         &self,
         is_time: impl Fn(&str) -> bool,
-    ) -> BTreeMap<String, &'static str> {
+    ) -> BTreeMap<String, NoFeatureReason> {
         let rows = usize::try_from(self.rows(Split::Train)).unwrap_or(usize::MAX);
         let why = |(name, d): (&String, &Distinct)| {
             let many = d.0.len();
             let [own, different] = match is_time(name) {
-                true => [
-                    "holds a time of its own in (nearly) each training row",
-                    "holds more than 1,000 different times",
-                ],
-                false => [
-                    "holds a text of its own in (nearly) each training row",
-                    "holds more than 1,000 different texts",
-                ],
+                true => [NoFeatureReason::OwnTimes, NoFeatureReason::ManyTimes],
+                false => [NoFeatureReason::OwnTexts, NoFeatureReason::ManyTexts],
             };
             let reason = match many {
                 _ if many > FEW_VALUES && many > rows / 2 => own,

@@ -157,7 +157,7 @@ impl TextEncoder {
                 true => format!("{name} is empty or missing"),
                 false => format!("{name} has {found}"),
             };
-            return Err(Fault { reason, detail });
+            return Err(Fault::new(reason, detail));
         }
         let text = prepared.unwrap_or_default();
         let mut ids = Vec::new();
@@ -165,10 +165,7 @@ impl TextEncoder {
             Vocabulary::Characters { ids: known, .. } => known.encode(&text, &mut ids),
             Vocabulary::Tokens { tokenizer, .. } => {
                 let encoded = tokenizer.encode(&text, &mut ids);
-                encoded.map_err(|detail| Fault {
-                    reason: NOT_ENCODED,
-                    detail,
-                })?;
+                encoded.map_err(|detail| Fault::new(NOT_ENCODED, detail))?;
                 tokenizer.unknown(&ids)
             }
         };

@@ -53,9 +53,18 @@ pub(crate) fn new_layout(
     let mut seen: HashMap<&str, &Feature> = HashMap::new();
     for feature in &features {
         if let Some(other) = seen.insert(&feature.name, feature) {
+            let advice = match other.category.or(feature.category) {
+                Some(_) => {
+                    "leave one of the columns out with `dataset.drop` or rename it, or encode the category as `ordinal`; list spellings \
+                     of a missing value in `dataset.null_values`"
+                }
+                None => {
+                    "leave one of the columns out with `dataset.drop`, rename it, or remove `indicator = true` from the `impute` step \
+                     or `encoding` from the `categories` step that adds the feature"
+                }
+            };
             return Err(format!(
-                "two features would be named `{}`: {} and {}; leave one of the columns out with `dataset.drop` or rename it, or \
-                 encode the category as `ordinal`; list spellings of a missing value in `dataset.null_values`",
+                "two features would be named `{}`: {} and {}; {advice}",
                 shown(&feature.name),
                 origin(other, inputs),
                 origin(feature, inputs)

@@ -45,6 +45,7 @@ pub(crate) use layout::{layout, new_layout, op_chain};
 use numbers::{Made, landed};
 pub(crate) use numbers::{Numbers, is_joint, is_shared};
 use outside::FarBounds;
+pub(crate) use outside::far_bounds;
 
 use crate::{Error, schema::system_columns, staging::Matrix};
 

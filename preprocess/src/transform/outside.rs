@@ -194,13 +194,13 @@ impl StepBounds {
                 let found = columns.iter().find(|column| column.name == name)?;
                 let own = |groups: &FittedScaleGroups| {
                     GroupBounds::new(&groups.by, &groups.moments, |of| {
-                        around(of.mean, of.deviation, of.rows)
+                        far_bounds(of.mean, of.deviation, of.rows)
                     })
                 };
                 Some(Self {
                     groups: found.groups.as_ref().map(own),
                     source: BoundsSource::Moments,
-                    ..Self::exact(around(found.mean, found.deviation, rows))
+                    ..Self::exact(far_bounds(found.mean, found.deviation, rows))
                 })
             }
             FittedStep::Robust { columns } => {
@@ -259,10 +259,11 @@ fn beyond_caps(low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// Bounds around the mean of `rows` values. Those of a column of 0 and 1 are as its range has them.
+/// Bounds around the mean of `rows` values: numbers beyond them are far outside. Those of a column of 0 and 1 are as its range has
+/// them.
 ///
 /// No value is more than the square root of `rows - 1` deviations from the mean (Samuelson's inequality).
-fn around(mean: f64, deviation: f64, rows: u64) -> (f64, f64) {
+pub(crate) fn far_bounds(mean: f64, deviation: f64, rows: u64) -> (f64, f64) {
     // Of values from 0 to 1 with this mean, only 0 and 1 vary so much.
     let most = mean * (1.0 - mean);
     if most > 0.0 && (deviation * deviation - most).abs() <= most * ROUNDING {

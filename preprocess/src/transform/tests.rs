@@ -454,7 +454,8 @@ fn values_of_a_category_that_spell_another_feature_are_refused_where_they_are_fi
     check(
         &[numeric("a"), numeric("a__missing")],
         &[fill("a", 0.0, true)],
-        "two features would be named `a__missing`: the indicator of missing cells of column `a` and column `a__missing`; ",
+        "two features would be named `a__missing`: the indicator of missing cells of column `a` and column `a__missing`; leave one \
+         of the columns out with `dataset.drop`, rename it, or remove `indicator = true`",
     );
     let inputs = [numeric("c=d"), categorical("c")];
     assert_eq!(

@@ -4,25 +4,28 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     count::counted,
-    report::{FeatureShift, Warning},
+    report::{FeatureShift, WarnedColumn, WarnedRows, Warning},
 };
 
 use super::{
     categories::UNKNOWN_CATEGORIES,
     cells::{
-        FAR_FROM_TRAINING_ROWS, INFINITE_CAPPED, MOSTLY_CAPPED, NAN_MISSING,
-        TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS,
+        FAR_FROM_TRAINING_ROWS, FEATURE_REPEATS_EXTREME, INFINITE_CAPPED, MOSTLY_CAPPED,
+        NAN_MISSING, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS,
     },
+    duplicates::EQUAL_ROWS,
     keys::MISSING_KEYS,
-    message::{COLUMNS, GROUPS, first_of, percent, share, warning},
+    message::{COLUMNS, GROUPS, first_of, percent, share, warned_columns, warning},
     sizes::OF_SIZES,
 };
 use crate::schema::landed_columns::shown;
 
 /// Codes of warnings whose figures cover the rows of one build alone.
-const OF_ONE_BUILD: [&str; 8] = [
+const OF_ONE_BUILD: [&str; 10] = [
+    EQUAL_ROWS,
     TEXTS_NOT_NUMBERS,
     FAR_FROM_TRAINING_ROWS,
+    FEATURE_REPEATS_EXTREME,
     TARGET_REPEATS_EXTREME,
     INFINITE_CAPPED,
     MOSTLY_CAPPED,
@@ -59,31 +62,51 @@ const ALSO_APPENDED: &str = "; in the rows appended last: ";
 /// code, or is added to its message where the figures cover the appended rows alone. Figures of the
 /// append before are left out, and warnings of the fit alone say so.
 pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
-    let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
     let kept = before.iter().cloned().filter_map(without_append_before);
     let mut all: Vec<Warning> = kept.collect();
-    for mut new in appended {
-        let is_same = |old: &&mut Warning| match new.code.as_str() {
-            TEXTS_NOT_NUMBERS | TARGET_REPEATS_EXTREME => {
-                old.code == new.code && column(old) == column(&new)
-            }
-            code => old.code == code,
-        };
+    for new in appended {
         let is_of_one_build = OF_ONE_BUILD.contains(&new.code.as_str());
-        match all.iter_mut().find(is_same) {
-            Some(old) if is_of_one_build => {
-                old.message = format!("{}{ALSO_APPENDED}{}", old.message, new.message);
-            }
+        match all.iter_mut().find(|old| is_same(old, &new)) {
+            Some(old) if is_of_one_build => add_appended(old, new),
             Some(old) => *old = new,
-            None => {
-                if is_of_one_build {
-                    new.message = format!("{APPENDED}{}", new.message);
-                }
-                all.push(new);
-            }
+            None if is_of_one_build => all.push(of_appended(new)),
+            None => all.push(new),
         }
     }
     all
+}
+
+/// Returns true if two warnings are about the same: their codes are equal and, where each column has a warning of its own, their
+/// columns.
+fn is_same(old: &Warning, new: &Warning) -> bool {
+    fn names(warning: &Warning) -> impl Iterator<Item = &String> {
+        warning.columns().map(|WarnedColumn { name, .. }| name)
+    }
+    let has_one_column = [TEXTS_NOT_NUMBERS, TARGET_REPEATS_EXTREME].contains(&new.code.as_str());
+    old.code == new.code && (!has_one_column || names(old).eq(names(new)))
+}
+
+/// A warning whose figures are of the rows appended last.
+fn of_appended(new: Warning) -> Warning {
+    Warning {
+        message: format!("{APPENDED}{}", new.message),
+        rows: Some(WarnedRows::Appended),
+        ..new
+    }
+}
+
+/// Adds to a warning the figures of the rows appended last. Its first finding remains that of the rows before.
+fn add_appended(old: &mut Warning, new: Warning) {
+    let both = format!("{}{ALSO_APPENDED}{}", old.message, new.message);
+    let before = std::mem::replace(&mut old.message, both);
+    old.rows = match old.rows.take() {
+        None | Some(WarnedRows::Fitted) => Some(WarnedRows::BuiltAndAppended(before)),
+        already => already,
+    };
+    // Without a finding of the rows before, this would be taken for it.
+    if !old.findings.is_empty() {
+        old.findings.extend(new.findings);
+    }
 }
 
 /// A warning of a dataset without figures of the rows appended last, which are no longer the last; `None` if it has no others.
@@ -93,17 +116,20 @@ fn without_append_before(mut warning: Warning) -> Option<Warning> {
     if code == MANY_REJECTS || OF_SIZES.contains(&code) {
         return None;
     }
-    if OF_ONE_BUILD.contains(&code) {
-        if warning.message.starts_with(APPENDED) {
-            return None;
+    let is_of_fit = OF_FIT.contains(&code);
+    match warning.rows.take() {
+        Some(WarnedRows::Appended) => return None,
+        Some(WarnedRows::BuiltAndAppended(built)) => {
+            warning.message = built;
+            warning.findings.truncate(1);
         }
-        if let Some((first, _)) = warning.message.split_once(ALSO_APPENDED) {
-            warning.message = first.to_owned();
+        // Earlier builds wrote the words, and no `rows`.
+        None if is_of_fit && !warning.message.starts_with(FITTED) => {
+            warning.message.insert_str(0, FITTED);
         }
+        None | Some(WarnedRows::Fitted) => {}
     }
-    if OF_FIT.contains(&code) && !warning.message.starts_with(FITTED) {
-        warning.message.insert_str(0, FITTED);
-    }
+    warning.rows = is_of_fit.then_some(WarnedRows::Fitted);
     Some(warning)
 }
 
@@ -155,6 +181,7 @@ pub(crate) fn new_rows_differ(shifts: &[FeatureShift], rows: [u64; 2]) -> Option
              transform: {}; dataset and transform are now made of all of them, so train again or look at the source",
             first_of(&shifted, COLUMNS)
         );
-        warning("new_rows_differ", "dataset.profile", message)
+        let features = warned_columns(shifts.iter().map(|shift| shift.feature.as_str()));
+        warning("new_rows_differ", "dataset.profile", message).with_columns(features)
     })
 }

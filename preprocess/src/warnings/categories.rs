@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    count::counted, manifest::Split, record::ColumnType, report::Warning,
+    count::counted,
+    manifest::Split,
+    record::ColumnType,
+    report::{WarnedColumn, Warning},
     transform::FittedCategories,
 };
 
 use super::{
-    message::{COLUMNS, GROUPS, first_of, percent, quoted, share, warning},
+    message::{
+        COLUMNS, GROUPS, first_of, list_columns, percent, quoted, share, warned_columns, warning,
+    },
     spelling::{alike, difference, is_number, remedy},
 };
 use crate::{operators::time_series::Instant, schema::landed_columns::shown};
@@ -64,6 +69,7 @@ impl CutCategories {
             splits.join(", ")
         );
         warning(CATEGORIES_CUT, "dataset.step.max_values", message)
+            .with_columns(warned_columns([column.as_str()]))
     }
 }
 
@@ -87,6 +93,7 @@ pub(super) fn times_as_categories(
             values.len()
         );
         warning("times_as_categories", "dataset.drop", message)
+            .with_columns(warned_columns([category.name.as_str()]))
     })
 }
 
@@ -121,6 +128,7 @@ pub(super) fn numbers_as_categories(
             quoted(numbers.first().map_or("", |value| value.as_str())),
         );
         warning("numbers_as_categories", "dataset.step", message)
+            .with_columns(warned_columns([category.name.as_str()]))
     })
 }
 
@@ -137,6 +145,7 @@ pub(super) fn categories_alike(category: &FittedCategories) -> Option<Warning> {
             remedy(&alike)
         );
         warning("categories_alike", "dataset.sql", message)
+            .with_columns(warned_columns([category.name.as_str()]))
     })
 }
 
@@ -157,7 +166,7 @@ pub(crate) fn unknown_categories(
             })
             .collect();
         if !counted.is_empty() {
-            columns.push(format!("`{}` ({})", shown(column), counted.join("; ")));
+            columns.push(WarnedColumn::with_found(column, counted.join("; ")));
         }
     }
     (!columns.is_empty()).then(|| {
@@ -173,8 +182,8 @@ pub(crate) fn unknown_categories(
             "values of categories that are not known from {known} became unknown, so a model has learnt nothing of them: {}; \
              {refit}reject such rows with `unknown = \"reject\"` of a `categories` step without `min_count`, encode by `hash`, or \
              leave the column out with `dataset.drop`",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning(UNKNOWN_CATEGORIES, "dataset.step.unknown", message)
+        warning(UNKNOWN_CATEGORIES, "dataset.step.unknown", message).with_columns(columns)
     })
 }

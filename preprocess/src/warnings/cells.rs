@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{manifest::Split, report::Warning};
+use feedline_schemas::{
+    manifest::Split,
+    report::{WarnedColumn, Warning},
+};
 
-use super::message::{COLUMNS, first_of, percent, share, warning};
-use crate::{schema::landed_columns::shown, statistics::profile::outside::FarOutside};
+use super::message::{COLUMNS, list_columns, percent, share, warning};
+use crate::statistics::profile::outside::FarOutside;
 
 /// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
 pub(crate) const TEXTS_NOT_NUMBERS: &str = "texts_not_numbers";
 
 /// Code of a warning about a number that many targets have, far from all others, in the rows of one build.
 pub(crate) const TARGET_REPEATS_EXTREME: &str = "target_repeats_extreme";
+
+/// Code of a warning about a number that many cells of a feature have, far from all others, in the rows of one build.
+pub(super) const FEATURE_REPEATS_EXTREME: &str = "feature_repeats_extreme";
 
 /// Code of a warning about infinite cells of all columns, in the rows of one build.
 pub(super) const INFINITE_CAPPED: &str = "infinite_capped";
@@ -44,7 +50,7 @@ pub(crate) fn mostly_capped(
     let columns = cells.iter().filter_map(|(column, cells)| {
         capped_column(column, (cells, rows), splits, fitted(column.as_str()))
     });
-    let columns: Vec<String> = columns.collect();
+    let columns: Vec<WarnedColumn> = columns.collect();
     (!columns.is_empty()).then(|| {
         // Only rows that were appended are in the training split too.
         let refit = match splits.contains(&Split::Train) {
@@ -56,19 +62,19 @@ pub(crate) fn mostly_capped(
              distinguish them: {}; a series that rises or falls leaves the range of its training rows: {refit}write \
              `[[dataset.step]]` without `winsorize` for such columns, or predict the difference from an earlier value; if the \
              caps are meant, list the columns in `columns` of the `winsorize` step, and later builds have no such warning",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning(MOSTLY_CAPPED, "dataset.step", message)
+        warning(MOSTLY_CAPPED, "dataset.step", message).with_columns(columns)
     })
 }
 
-/// Description of a column for [`mostly_capped`], with the splits that have many such cells; `None` if there are none.
+/// A column of [`mostly_capped`], with the splits that have many such cells; `None` if there are none.
 fn capped_column(
     column: &str,
     (cells, rows): (&[u64; 3], [u64; 3]),
     splits: &[Split],
     fitted: f64,
-) -> Option<String> {
+) -> Option<WarnedColumn> {
     let least = CAPPED.max(TIMES * fitted);
     let counted = Split::ALL.into_iter().zip(*cells).zip(rows);
     let counted = counted.filter(|((split, cells), rows)| {
@@ -78,41 +84,54 @@ fn capped_column(
         .map(|((split, cells), rows)| format!("{} of {rows} {split} rows", percent(cells, rows)))
         .collect();
     (!counted.is_empty()).then(|| {
-        format!(
-            "`{}` ({}; {:.1} % of the rows that the caps were fitted to)",
-            shown(column),
+        let found = format!(
+            "{}; {:.1} % of the rows that the caps were fitted to",
             counted.join(", "),
             fitted * 100.0
-        )
+        );
+        WarnedColumn::with_found(column, found)
+    })
+}
+
+/// Warns of features with a number that many rows have, far from all others. `advice` turns it off.
+pub(crate) fn feature_repeats_extreme(columns: Vec<WarnedColumn>, advice: &str) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "many rows have the same number in a feature, far from all others: {}; such a number often means that the value is \
+             missing; if so, list it in `dataset.missing_values`; if it is a value, allow it in a file of expectations, which turns \
+             this warning off: {advice}",
+            list_columns(&columns, COLUMNS)
+        );
+        warning(FEATURE_REPEATS_EXTREME, "dataset.missing_values", message).with_columns(columns)
     })
 }
 
 /// Warns of infinite cells of numeric features. Each column has the cells of each split, in the
 /// order of [`Split::ALL`].
 pub(crate) fn infinite_capped(cells: &BTreeMap<String, [u64; 3]>) -> Option<Warning> {
-    let columns: Vec<String> = cells
+    let columns: Vec<WarnedColumn> = cells
         .iter()
         .map(|(column, [train, validation, test])| {
-            let column = shown(column);
-            format!("`{column}` ({train} train, {validation} validation, {test} test)")
+            let found = format!("{train} train, {validation} validation, {test} test");
+            WarnedColumn::with_found(column, found)
         })
         .collect();
     (!columns.is_empty()).then(|| {
         let message = format!(
             "infinite cells of features were capped as the largest and smallest numbers are: {}; where they mean a \
              missing value, make them null in the source or with `dataset.sql`",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning(INFINITE_CAPPED, "dataset.step", message)
+        warning(INFINITE_CAPPED, "dataset.step", message).with_columns(columns)
     })
 }
 
 /// Warns of NaN cells of numeric features, which became missing. Each column has these cells and all of its landed cells; `fills`
 /// says whether a step imputes one of them.
 pub(crate) fn nan_missing(cells: &BTreeMap<String, (u64, u64)>, fills: bool) -> Option<Warning> {
-    let columns: Vec<String> = cells
+    let columns: Vec<WarnedColumn> = cells
         .iter()
-        .map(|(column, (nan, all))| format!("`{}` ({nan} of {all})", shown(column)))
+        .map(|(column, (nan, all))| WarnedColumn::with_found(column, format!("{nan} of {all}")))
         .collect();
     let what = match fills {
         true => "were imputed; keep a mark of them with `indicator = true` of the `impute` step",
@@ -123,31 +142,28 @@ pub(crate) fn nan_missing(cells: &BTreeMap<String, (u64, u64)>, fills: bool) -> 
     (!columns.is_empty()).then(|| {
         let message = format!(
             "NaN cells of landed columns count as missing and {what}, or correct the source where NaN is a fault: {}",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning(NAN_MISSING, "dataset.step", message)
+        warning(NAN_MISSING, "dataset.step", message).with_columns(columns)
     })
 }
 
 /// Warns of columns that have far more cells outside the training range in a split than in the
 /// training split itself.
 pub(crate) fn far_outside(found: &[FarOutside]) -> Option<Warning> {
-    let columns: Vec<String> = found
+    let columns: Vec<WarnedColumn> = found
         .iter()
         .map(|found| {
             let (share, train) = (found.share * 100.0, found.train * 100.0);
-            let column = shown(&found.column);
-            format!(
-                "`{column}` ({share:.2} % of {}, {train:.2} % of train)",
-                found.split
-            )
+            let shares = format!("{share:.2} % of {}, {train:.2} % of train", found.split);
+            WarnedColumn::with_found(&found.column, shares)
         })
         .collect();
     (!columns.is_empty()).then(|| {
         let message = format!(
             "far more cells are outside of the caps or the range of the training split than in it, so the columns have drifted: {}",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning("splits_drifted", "dataset.split", message)
+        warning("splits_drifted", "dataset.split", message).with_columns(columns)
     })
 }

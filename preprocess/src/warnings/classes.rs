@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 
 use super::{
-    message::{COLUMNS, GROUPS, first_of, percent, quoted, warning},
+    message::{COLUMNS, GROUPS, first_of, percent, quoted, warned_columns, warning},
     spelling::{alike, difference, is_number, remedy},
 };
 use crate::{
@@ -28,7 +28,8 @@ const MANY_CLASSES: usize = 32;
 /// Mean rows per class below which a target has too many classes.
 const FEW_ROWS: u64 = 20;
 
-/// Fewest training rows of a class whose absence from a split is worth a warning: of a tenth of all rows, one is expected there.
+/// Fewest training rows of a class whose absence from a split with several others is worth a warning: of a tenth of all rows, one
+/// is expected there.
 pub(super) const TRAINED: u64 = 10;
 
 /// Warns of a target that has the same class in all training rows.
@@ -52,10 +53,14 @@ pub(crate) fn one_class(artefact: &TransformArtefact) -> Option<Warning> {
         shown(column),
         quoted(class)
     );
-    Some(warning("one_class", "dataset.target", message))
+    Some(
+        warning("one_class", "dataset.target", message)
+            .with_columns(warned_columns([column.as_str()])),
+    )
 }
 
 /// Warns of classes that were trained on and have no row in validation or test, which have `rows` (training, validation, test).
+/// Rare classes are named where all rows of the split have the same class: its metrics are of that one alone.
 pub(crate) fn without_rows(
     artefact: &TransformArtefact,
     counts: &[ClassCounts],
@@ -64,18 +69,26 @@ pub(crate) fn without_rows(
     let Some(FittedTarget::Classification { column, .. }) = &artefact.target else {
         return None;
     };
+    let fewest = |rows: fn(&ClassCounts) -> u64| {
+        let present = counts.iter().filter(|class| rows(class) > 0);
+        if present.count() > 1 { TRAINED } else { 1 }
+    };
+    let fewest = [fewest(|class| class.validation), fewest(|class| class.test)];
     let absent = |class: &ClassCounts| {
         let splits = [
-            ("validation", class.validation, rows[1]),
-            ("test", class.test, rows[2]),
+            ("validation", class.validation, rows[1], fewest[0]),
+            ("test", class.test, rows[2], fewest[1]),
         ];
-        let absent = splits.iter().filter(|(_, own, all)| *own == 0 && *all > 0);
+        let is_absent = |own: u64, all: u64, fewest| own == 0 && all > 0 && class.train >= fewest;
+        let absent = splits
+            .iter()
+            .filter(|(_, own, all, fewest)| is_absent(*own, *all, *fewest));
         let names: Vec<&str> = absent.map(|(name, ..)| *name).collect();
-        (class.train >= TRAINED && !names.is_empty()).then(|| {
+        (!names.is_empty()).then(|| {
             format!(
-                "{} ({} training rows, none of {})",
+                "{} ({}, none of {})",
                 quoted(&class.name),
-                class.train,
+                counted(class.train, "training row"),
                 names.join(" and ")
             )
         })
@@ -89,6 +102,7 @@ pub(crate) fn without_rows(
             first_of(&found, COLUMNS)
         );
         warning("classes_absent_from_split", "dataset.split", message)
+            .with_columns(warned_columns([column.as_str()]))
     })
 }
 
@@ -121,7 +135,7 @@ fn labels_alike(column: &str, classes: &[String], counts: &[u64]) -> Option<Warn
             first_of(&alike, GROUPS),
             remedy(&alike)
         );
-        warning("labels_alike", "dataset.sql", message)
+        warning("labels_alike", "dataset.sql", message).with_columns(warned_columns([column]))
     })
 }
 
@@ -135,7 +149,7 @@ fn classes_without_rows(column: &str, classes: &[String], counts: &[u64]) -> Opt
             shown(column),
             first_of(&empty, COLUMNS)
         );
-        warning("classes_without_rows", KEY_CLASSES, message)
+        warning("classes_without_rows", KEY_CLASSES, message).with_columns(warned_columns([column]))
     })
 }
 
@@ -157,7 +171,7 @@ fn many_classes(column: &str, classes: &[String], rows: u64) -> Option<Warning> 
             classes.len(),
             counted(mean, "row")
         );
-        warning("many_classes", "dataset.task", message)
+        warning("many_classes", "dataset.task", message).with_columns(warned_columns([column]))
     })
 }
 
@@ -207,7 +221,7 @@ pub(crate) fn moved_classes(
             if moved.len() == 1 { "has another id" } else { "have other ids" },
             first_of(&moved, COLUMNS)
         );
-        warning("class_ids_moved", KEY_CLASSES, message)
+        warning("class_ids_moved", KEY_CLASSES, message).with_columns(warned_columns([column]))
     })
 }
 
@@ -230,7 +244,7 @@ pub(crate) fn unknown_classes(
         shown(column),
         reason::UNKNOWN_CLASS
     );
-    Some(warning("unknown_classes", KEY_CLASSES, message))
+    Some(warning("unknown_classes", KEY_CLASSES, message).with_columns(warned_columns([column])))
 }
 
 /// Verbs of a sentence about so many rows.
@@ -260,7 +274,7 @@ pub(crate) fn unlisted_classes(
         first_of(&classes, COLUMNS),
         reject_reason::UNLISTED_CLASS
     );
-    Some(warning("unlisted_classes", KEY_CLASSES, message))
+    Some(warning("unlisted_classes", KEY_CLASSES, message).with_columns(warned_columns([column])))
 }
 
 #[cfg(test)]
@@ -305,9 +319,15 @@ mod tests {
         };
         let find = |counts: &[ClassCounts], rows| without_rows(&artefact(&[1, 1]), counts, rows);
         let common = class("a", 400, 50, 50);
-        for fine in [class("b", 36, 1, 1), class("b", 9, 0, 0)] {
-            assert_eq!(find(&[common.clone(), fine], [436, 51, 51]), None);
-        }
+        let second = class("c", 36, 1, 1);
+        assert_eq!(find(&[common.clone(), second.clone()], [436, 51, 51]), None);
+        let rare = class("b", 9, 0, 0);
+        assert_eq!(find(&[common.clone(), second, rare], [445, 51, 51]), None);
+        // All test rows have the same class.
+        let fraud = [class("fraud", 6, 1, 0), class("ok", 394, 49, 50)];
+        let found = find(&fraud, [400, 50, 50]).unwrap();
+        let part = "of them: `fraud` (6 training rows, none of test);";
+        assert!(found.message.contains(part), "{}", found.message);
         let rare = [common, class("b", 36, 0, 0), class("c", 20, 3, 0)];
         let found = find(&rare, [456, 53, 50]).unwrap();
         assert!(

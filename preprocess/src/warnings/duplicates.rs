@@ -6,7 +6,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::message::{COLUMNS, first_of, percent, share, toml_string, warning};
+use super::message::{COLUMNS, first_of, percent, share, toml_string, warned_columns, warning};
 use crate::schema::landed_columns::listed;
 
 /// Fraction of the rows above which dropped duplicates are worth a warning.
@@ -177,7 +177,7 @@ pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
 }
 
 /// Code of a warning about rows of several splits that are equal to a model.
-const EQUAL_ROWS: &str = "equal_rows";
+pub(super) const EQUAL_ROWS: &str = "equal_rows";
 
 /// Warns of rows of other splits that equal a training row in all features, before any step, and in the target. `equal` has those of each split and the
 /// rows looked at, of validation and test; `columns` are those in which such rows may differ.
@@ -204,7 +204,7 @@ pub(crate) fn equal_rows(
         listed(&names, "`"),
         listed_columns.join(", ")
     );
-    Some(warning(EQUAL_ROWS, "dataset.dedup_ignore", message))
+    Some(warning(EQUAL_ROWS, "dataset.dedup_ignore", message).with_columns(warned_columns(names)))
 }
 
 /// Warns of rows of other splits that equal a training row in all features, as these are read, and in the target, and are no

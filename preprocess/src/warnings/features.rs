@@ -4,38 +4,26 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     count::counted,
-    record::ColumnType,
-    report::Warning,
+    report::{WarnedColumn, Warning},
     transform::{FittedCategories, FittedStep, TransformArtefact},
 };
 
 use super::{
     categories::{categories_alike, numbers_as_categories, times_as_categories},
     classes::class_warnings,
-    message::{COLUMNS, first_of, warning},
+    message::{COLUMNS, list_columns, warned_columns, warning},
 };
 use crate::{
-    schema::landed_columns::{MergedColumn, listed, shown},
+    schema::{
+        landed_columns::{MergedColumn, listed},
+        no_feature::NoFeatureReason,
+    },
     steps::{self, ColumnWarning},
 };
 
-/// Reason of a column that is left out since statistics have nothing to be made of.
-pub(crate) const NO_TRAIN_VALUE: &str = "holds no value in any training row";
-
-/// Beginning of the reason of a column that a key names for another use.
-const NAMED_IN: &str = "is named in `";
-
-/// Reason of a column that is no feature since `key` names it.
-pub(crate) fn named_in(key: &str) -> String {
-    format!("{NAMED_IN}{key}`, and `dataset.features` does not list it")
-}
-
-/// Returns true for the reason of a column that is no feature since a key names it for another use,
-/// such as `dataset.passthrough`: it is reported without a warning.
-#[must_use]
-pub fn is_named_elsewhere(reason: &str) -> bool {
-    reason.starts_with(NAMED_IN)
-}
+/// Code of the warnings about columns that are no features by default. They name all of these but the columns that a key names
+/// for another use, such as `dataset.passthrough`: those are reported without a warning.
+pub const COLUMNS_DROPPED: &str = "columns_dropped";
 
 /// Warns of columns that are left out since none of `rows` training rows has a value, each with the rows of validation and test
 /// that have one.
@@ -44,14 +32,11 @@ pub(crate) fn without_train_values(
     rows: u64,
 ) -> Option<Warning> {
     let describe = |(name, [validation, test]): (&String, &[u64; 2])| {
-        format!(
-            "`{}` ({} and {} have one)",
-            shown(name),
-            counted(*validation, "validation row"),
-            counted(*test, "test row")
-        )
+        let validation = counted(*validation, "validation row");
+        let test = counted(*test, "test row");
+        WarnedColumn::with_found(name, format!("{validation} and {test} have one"))
     };
-    let described: Vec<String> = columns.iter().map(describe).collect();
+    let columns: Vec<WarnedColumn> = columns.iter().map(describe).collect();
     (!columns.is_empty()).then(|| {
         let subject = match columns.len() {
             1 => "a column is no feature: it holds",
@@ -61,54 +46,50 @@ pub(crate) fn without_train_values(
             "{subject} no value in any of {rows} training rows: {}; list it in `dataset.drop` to say that this is meant, fill it \
              with an `impute` step of `strategy = \"constant\"` that lists it, or have rows with a value in the training split \
              (`dataset.split`)",
-            first_of(&described, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning("columns_dropped", "dataset.drop", message)
+        warning(COLUMNS_DROPPED, "dataset.drop", message).with_columns(columns)
     })
 }
 
 /// Warns of columns that are no features by default, grouped by reason.
-pub(crate) fn columns_dropped(dropped: &BTreeMap<String, String>) -> Vec<Warning> {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let others = dropped
-        .iter()
-        .filter(|(_, reason)| *reason != NO_TRAIN_VALUE && !is_named_elsewhere(reason));
-    for (column, reason) in others {
-        by_reason.entry(reason).or_default().push(column);
+pub(crate) fn columns_dropped(dropped: &BTreeMap<String, NoFeatureReason>) -> Vec<Warning> {
+    let mut by_reason: BTreeMap<NoFeatureReason, Vec<&str>> = BTreeMap::new();
+    for (column, reason) in dropped {
+        by_reason.entry(*reason).or_default().push(column);
     }
-    let each = by_reason.into_iter().map(|(reason, columns)| {
-        let (key, advice) = match reason {
-            _ if reason.contains("text") => (
-                "dataset.categorical",
-                "list it in `dataset.categorical` to have it as a category, or in `dataset.drop`",
-            ),
-            _ if reason.contains("time") => (
-                "dataset.drop",
-                "make it the time of `dataset.series`, compute numbers of it with `dataset.sql`, or list it in `dataset.drop`",
-            ),
-            _ => (
-                "dataset.drop",
-                "list it in `dataset.drop` to say that this is meant",
-            ),
-        };
+    let each = by_reason.into_iter().filter_map(|(reason, columns)| {
+        let (key, advice) = advice_on(reason)?;
         let names = listed(&columns, "`");
         let message = match columns.len() {
             1 => format!("column {names} is no feature: it {reason}; {advice}"),
             _ => format!("columns {names} are no features: each {reason}; {advice}"),
         };
-        warning("columns_dropped", key, message)
+        Some(warning(COLUMNS_DROPPED, key, message).with_columns(warned_columns(columns)))
     });
     each.collect()
 }
 
-/// Returns the reason that a landed column of this type cannot be a feature, if any.
-pub(crate) fn why_no_feature(r#type: ColumnType) -> Option<&'static str> {
-    match r#type {
-        ColumnType::Null => Some("holds no value in any row"),
-        ColumnType::Binary => Some("holds bytes"),
-        ColumnType::Json => Some("holds lists or objects"),
-        list if list.is_list() => Some("holds lists"),
-        _ => None,
+/// Key and advice of the warning about columns that are no features for this reason; `None` if [`without_train_values`] warns of
+/// them, or a key names them for another use.
+const fn advice_on(reason: NoFeatureReason) -> Option<(&'static str, &'static str)> {
+    match reason {
+        NoFeatureReason::OwnTexts | NoFeatureReason::ManyTexts => Some((
+            "dataset.categorical",
+            "list it in `dataset.categorical` to have it as a category, or in `dataset.drop`",
+        )),
+        NoFeatureReason::OwnTimes | NoFeatureReason::ManyTimes => Some((
+            "dataset.drop",
+            "make it the time of `dataset.series`, compute numbers of it with `dataset.sql`, or list it in `dataset.drop`",
+        )),
+        NoFeatureReason::Bytes
+        | NoFeatureReason::Lists
+        | NoFeatureReason::ListsOrObjects
+        | NoFeatureReason::NoValue => Some((
+            "dataset.drop",
+            "list it in `dataset.drop` to say that this is meant",
+        )),
+        NoFeatureReason::NoTrainValue | NoFeatureReason::NamedIn(_) => None,
     }
 }
 
@@ -163,7 +144,7 @@ fn knn_of_one_column(artefact: &TransformArtefact) -> Option<Warning> {
              write `strategy = \"mean\"`, which fills the same number",
             listed(&alone, "`")
         );
-        warning("knn_of_one_column", "dataset.step", message)
+        warning("knn_of_one_column", "dataset.step", message).with_columns(warned_columns(alone))
     })
 }
 
@@ -191,16 +172,62 @@ fn constant_columns(
     constant.extend(categories.iter().filter(is_same).map(|c| c.name.as_str()));
     constant.sort_unstable();
     constant.dedup();
+    let imputed = imputed_columns(artefact);
+    let is_imputed = |name: &&str| imputed.contains_key(name);
+    let (mut imputed_ones, constant): (Vec<&str>, Vec<&str>) =
+        constant.into_iter().partition(is_imputed);
+    imputed_ones.retain(|name| imputed.get(name) == Some(&false));
     let mut found = Vec::new();
-    if !constant.is_empty() {
-        let message = format!(
-            "the same value (as a 64-bit float) in all training rows, so a model cannot learn from it: {}; leave it out with `dataset.drop`",
-            listed(&constant, "`")
-        );
-        found.push(warning("constant_columns", "dataset.drop", message));
-    }
+    found.extend(one_value(constant));
+    found.extend(one_value_or_missing(imputed_ones));
     found.extend(of_columns(&warned));
     found
+}
+
+/// Columns with missing training cells that a step fills; true for those with an indicator of these cells.
+fn imputed_columns(artefact: &TransformArtefact) -> BTreeMap<&str, bool> {
+    let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut add = |name, missing: u64, indicator: bool| {
+        if missing > 0 {
+            *found.entry(name).or_default() |= indicator;
+        }
+    };
+    for step in &artefact.steps {
+        match step {
+            FittedStep::Impute { columns } => columns
+                .iter()
+                .for_each(|column| add(column.name.as_str(), column.missing, column.indicator)),
+            FittedStep::Knn { columns, .. } => columns
+                .iter()
+                .for_each(|column| add(column.name.as_str(), column.missing, column.indicator)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Warns of columns that have one value in all training rows.
+fn one_value(columns: Vec<&str>) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "the same value (as a 64-bit float) in all training rows, so a model cannot learn from it: {}; leave it out with `dataset.drop`",
+            listed(&columns, "`")
+        );
+        warning("constant_columns", "dataset.drop", message).with_columns(warned_columns(columns))
+    })
+}
+
+/// Warns of columns whose missing cells were filled with the only value that they have.
+fn one_value_or_missing(columns: Vec<&str>) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "one value or missing in all training rows, and missing cells were filled with that value, so a model cannot learn from \
+             it: {}; with `indicator = true` in its `impute` step a model sees which cells are missing, or leave it out with \
+             `dataset.drop`",
+            listed(&columns, "`")
+        );
+        warning("constant_columns", "dataset.step", message).with_columns(warned_columns(columns))
+    })
 }
 
 /// One warning for each code, with its columns in order.
@@ -211,11 +238,11 @@ fn of_columns(warned: &[(&str, ColumnWarning)]) -> Vec<Warning> {
             continue;
         }
         let same = warned.iter().filter(|(_, other)| other.code == first.code);
-        let columns = same.map(|(name, of)| format!("`{}` ({})", shown(name), of.figures));
-        let columns: Vec<String> = columns.collect();
+        let columns = same.map(|(name, of)| WarnedColumn::with_found(name, of.figures.as_str()));
+        let columns: Vec<WarnedColumn> = columns.collect();
         let (problem, advice) = (first.problem, first.advice);
-        let message = format!("{problem}: {}; {advice}", first_of(&columns, COLUMNS));
-        found.push(warning(first.code, "dataset.step", message));
+        let message = format!("{problem}: {}; {advice}", list_columns(&columns, COLUMNS));
+        found.push(warning(first.code, "dataset.step", message).with_columns(columns));
     }
     found
 }
@@ -229,6 +256,7 @@ pub fn looks_like_row_number(columns: &[&str]) -> Option<Warning> {
             listed(columns, "`")
         );
         warning("looks_like_row_number", "dataset.drop", message)
+            .with_columns(warned_columns(columns.iter().copied()))
     })
 }
 
@@ -242,6 +270,7 @@ pub fn looks_like_index(columns: &[&str]) -> Option<Warning> {
             listed(columns, "`")
         );
         warning("looks_like_row_number", "dataset.drop", message)
+            .with_columns(warned_columns(columns.iter().copied()))
     })
 }
 
@@ -254,5 +283,6 @@ pub(crate) fn look_like_identifiers(columns: &[&str], rows: u64) -> Option<Warni
             listed(columns, "`")
         );
         warning("looks_like_identifier", "dataset.drop", message)
+            .with_columns(warned_columns(columns.iter().copied()))
     })
 }

@@ -3,7 +3,7 @@
 use feedline_schemas::{count::counted, report::Warning};
 
 use super::{
-    message::{GROUPS, first_of, percent, warning},
+    message::{GROUPS, first_of, percent, warned_columns, warning},
     spelling::{difference, remedy},
 };
 use crate::schema::landed_columns::{listed, shown};
@@ -14,14 +14,15 @@ pub(super) const MISSING_KEYS: &str = "missing_keys";
 /// Warns of rows that have no value in any column of the split's `key`, where the configuration does not say what they are.
 pub(crate) fn missing_keys(without: u64, rows: u64, key: &[String]) -> Option<Warning> {
     let names: Vec<&str> = key.iter().map(String::as_str).collect();
-    let (names, share) = (listed(&names, "`"), percent(without, rows));
+    let (listed, share) = (listed(&names, "`"), percent(without, rows));
     (without > 0).then(|| {
         let message = format!(
-            "{without} of {rows} rows ({share}) have no value in {names}, the key of the split: each is a group of its own, so rows of \
+            "{without} of {rows} rows ({share}) have no value in {listed}, the key of the split: each is a group of its own, so rows of \
              one entity may be in several splits; hold them in one split with `dataset.split.missing_key = \"one\"`, reject them with \
              `\"reject\"`, say that this is meant with `\"own\"`, or fill in the key in the source"
         );
         warning(MISSING_KEYS, "dataset.split.missing_key", message)
+            .with_columns(warned_columns(names))
     })
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn keys_alike(key: &str, column: &str, alike: &[String], more: bool) 
             first_of(alike, GROUPS),
             remedy(alike)
         );
-        warning("keys_alike", key, message)
+        warning("keys_alike", key, message).with_columns(warned_columns([column]))
     })
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn keys_incomplete(
             percent(partly, rows),
             listed(&names, "`")
         );
-        warning("keys_incomplete", key, message)
+        warning("keys_incomplete", key, message).with_columns(warned_columns(names))
     })
 }
 
@@ -71,5 +72,5 @@ pub(crate) fn key_is_feature(column: &str, key: &str) -> Warning {
          the key), or split by another `dataset.split.key`",
         shown(column)
     );
-    warning(KEY_IS_FEATURE, key, message)
+    warning(KEY_IS_FEATURE, key, message).with_columns(warned_columns([column]))
 }

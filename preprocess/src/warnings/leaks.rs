@@ -1,8 +1,13 @@
 //! Warnings of features that hold the target or values of other rows.
 
-use feedline_schemas::{count::counted, report::Warning};
+use feedline_schemas::{
+    count::counted,
+    report::{WarnedColumn, Warning},
+};
 
-use super::message::{COLUMNS, SHOWN, first_of, toml_string, warning};
+use super::message::{
+    COLUMNS, SHOWN, first_of, list_columns, toml_string, warned_columns, warning,
+};
 use crate::{
     schema::landed_columns::shown,
     source::sql::{
@@ -18,7 +23,7 @@ const SQL_REPEATS_ROWS: &str = "sql_repeats_rows";
 /// Warns of features that give the target away in training rows.
 pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
     let target = shown(target);
-    let alone: Vec<String> = leaks.iter().filter_map(describe_leak).collect();
+    let alone: Vec<WarnedColumn> = leaks.iter().filter_map(describe_leak).collect();
     let mut found = Vec::new();
     if !alone.is_empty() {
         let drop = target_leakage::columns_of(leaks)
@@ -27,10 +32,10 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
         let message = format!(
             "each of these features alone gives the target `{target}` away in (nearly) all training rows looked at: {}; where it \
              is not known before the target is, leave it out with `dataset.drop = [{}]`",
-            first_of(&alone, COLUMNS),
+            list_columns(&alone, COLUMNS),
             first_of(&drop.collect::<Vec<_>>(), COLUMNS)
         );
-        found.push(warning("target_leakage", "dataset.drop", message));
+        found.push(warning("target_leakage", "dataset.drop", message).with_columns(alone));
     }
     for leak in leaks {
         let Leak::Sum {
@@ -63,53 +68,51 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
             sum.collect::<Vec<_>>().join(" + "),
             names.collect::<Vec<_>>().join(", ")
         );
-        found.push(warning("target_is_sum", "dataset.drop", message));
+        let columns = warned_columns(terms.iter().map(|(name, _)| name.as_str()));
+        found.push(warning("target_is_sum", "dataset.drop", message).with_columns(columns));
     }
     found
 }
 
 /// Describes a feature that gives the target away by itself.
-fn describe_leak(leak: &Leak) -> Option<String> {
-    Some(match leak {
+fn describe_leak(leak: &Leak) -> Option<WarnedColumn> {
+    let (column, found) = match leak {
         Leak::Line {
             column,
             correlation,
-        } => format!("`{}` (correlation {correlation:.6})", shown(column)),
+        } => (column, format!("correlation {correlation:.6}")),
         Leak::Order {
             column,
             correlation,
-        } => format!(
-            "`{}` (correlation of ranks {correlation:.6})",
-            shown(column)
-        ),
-        Leak::Values { column, fraction } => format!(
-            "`{}` (one class for each value in {:.2} % of the rows)",
-            shown(column),
-            fraction * 100.0
-        ),
-        Leak::Groups { column, explained } => format!(
-            "`{}` (its values explain {:.3} % of the variance)",
-            shown(column),
-            explained * 100.0
-        ),
-        Leak::Ranges { column, ranges } => {
-            format!(
-                "`{}` ({ranges} ranges of it have one class each)",
-                shown(column)
-            )
+        } => (column, format!("correlation of ranks {correlation:.6}")),
+        Leak::Values { column, fraction } => {
+            let percent = fraction * 100.0;
+            let found = format!("one class for each value in {percent:.2} % of the rows");
+            (column, found)
         }
-        Leak::MissingClass { column, fraction } => format!(
-            "`{}` (one class where it is missing, and one where it is not, in {:.2} % of the rows)",
-            shown(column),
-            fraction * 100.0
-        ),
-        Leak::MissingNumber { column, explained } => format!(
-            "`{}` (whether it is missing explains {:.3} % of the variance)",
-            shown(column),
-            explained * 100.0
-        ),
+        Leak::Groups { column, explained } => {
+            let percent = explained * 100.0;
+            let found = format!("its values explain {percent:.3} % of the variance");
+            (column, found)
+        }
+        Leak::Ranges { column, ranges } => {
+            (column, format!("{ranges} ranges of it have one class each"))
+        }
+        Leak::MissingClass { column, fraction } => {
+            let percent = fraction * 100.0;
+            let found = format!(
+                "one class where it is missing, and one where it is not, in {percent:.2} % of the rows"
+            );
+            (column, found)
+        }
+        Leak::MissingNumber { column, explained } => {
+            let percent = explained * 100.0;
+            let found = format!("whether it is missing explains {percent:.3} % of the variance");
+            (column, found)
+        }
         Leak::Sum { .. } => return None,
-    })
+    };
+    Some(WarnedColumn::with_found(column, found))
 }
 
 /// Warns of columns of `dataset.sql` that are made of other rows, each with what makes it so.
@@ -134,7 +137,8 @@ pub(crate) fn made_of_other_rows(found: &[(&str, &Construct)]) -> Option<Warning
              `dataset.split.time` alone and set a `dataset.split.embargo` as long as they do",
             first_of(&columns, COLUMNS)
         );
-        warning("sql_sees_other_rows", "dataset.sql", message)
+        let columns = warned_columns(found.iter().map(|(column, _)| *column));
+        warning("sql_sees_other_rows", "dataset.sql", message).with_columns(columns)
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::report::Warning;
 
-use super::message::{percent, share, warning};
+use super::message::{percent, share, warned_columns, warning};
 use crate::schema::{
     landed_columns::listed,
     reject_reason::{EMBARGO, GROUP_STRADDLES},
@@ -36,6 +36,7 @@ pub(crate) fn rows_left_out(
             listed(&names, "`")
         );
         warning("split_drops_rows", "dataset.split.key", message)
+            .with_columns(warned_columns(names))
     });
     let embargoed = many(EMBARGO).map(|found| {
         let message = format!(

@@ -1,7 +1,7 @@
 //! Parts of messages that several warnings share.
 
 pub(super) use feedline_schemas::count::first_of;
-use feedline_schemas::report::Warning;
+use feedline_schemas::report::{WarnedColumn, Warning};
 
 use crate::schema::landed_columns::shown;
 
@@ -17,6 +17,19 @@ pub(super) const SHOWN: usize = 40;
 /// Makes warning `code`, about `key`.
 pub(super) fn warning(code: &str, key: &str, message: String) -> Warning {
     Warning::new(code, message).with_key(key)
+}
+
+/// The columns of a warning, by their names alone.
+pub(super) fn warned_columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<WarnedColumn> {
+    names.into_iter().map(WarnedColumn::new).collect()
+}
+
+/// The columns in a message, `most` of them, each with its figures in parentheses.
+pub(crate) fn list_columns(columns: &[WarnedColumn], most: usize) -> String {
+    let described = columns
+        .iter()
+        .map(|column| format!("`{}` ({})", shown(&column.name), column.found));
+    first_of(&described.collect::<Vec<_>>(), most)
 }
 
 /// Formats a fraction as a percentage.

@@ -1,8 +1,11 @@
 //! Warnings of columns that sources type differently.
 
-use feedline_schemas::{record::ColumnType, report::Warning};
+use feedline_schemas::{
+    record::ColumnType,
+    report::{WarnedColumn, Warning},
+};
 
-use super::message::{COLUMNS, first_of, quoted, warning};
+use super::message::{COLUMNS, list_columns, quoted, warning};
 use crate::schema::landed_columns::{shown, values_of};
 
 /// A column that is text in the dataset and another type in some of its sources.
@@ -32,13 +35,10 @@ pub(crate) fn mixed_types(columns: &[MixedColumn]) -> Option<Warning> {
                 example.map_or_else(String::new, |text| format!(", such as {}", quoted(text)));
             format!("{} in `{}`{example}", values_of(of.r#type), of.source)
         });
-        format!(
-            "`{}` ({})",
-            shown(&column.name),
-            sources.collect::<Vec<_>>().join("; ")
-        )
+        let sources = sources.collect::<Vec<_>>().join("; ");
+        WarnedColumn::with_found(&column.name, sources)
     };
-    let listed: Vec<String> = columns.iter().map(sources).collect();
+    let warned: Vec<WarnedColumn> = columns.iter().map(sources).collect();
     let odd = first
         .sources
         .iter()
@@ -48,10 +48,10 @@ pub(crate) fn mixed_types(columns: &[MixedColumn]) -> Option<Warning> {
         "sources have columns of different types, which are text in the dataset: {}; rows, categories and keys are compared by that \
          text, so values that mean the same may differ in how they are written; land each such column with one type, such as \
          `contract.column.\"{}\".type = \"text\"` of source `{odd}`, under another source name if it has landed already",
-        first_of(&listed, COLUMNS),
+        list_columns(&warned, COLUMNS),
         shown(&first.name),
     );
-    Some(warning("mixed_types", "contract.column", message))
+    Some(warning("mixed_types", "contract.column", message).with_columns(warned))
 }
 
 #[cfg(test)]

@@ -31,24 +31,21 @@ pub(crate) use self::{
     categories::{CATEGORIES_CUT, CutCategories, unknown_categories},
     cells::{
         FAR_FROM_TRAINING_ROWS, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, far_outside,
-        infinite_capped, mostly_capped, nan_missing,
+        feature_repeats_extreme, infinite_capped, mostly_capped, nan_missing,
     },
     classes::{moved_classes, unknown_classes, unlisted_classes},
     duplicates::{
         EqualParts, are_many, duplicates_dropped, equal_as_read, equal_documents, equal_rows,
         labels_differ, left_at_landing, near_labels_differ,
     },
-    features::{
-        NO_TRAIN_VALUE, columns_dropped, look_like_identifiers, named_in, of_transform,
-        why_no_feature, without_train_values,
-    },
+    features::{columns_dropped, look_like_identifiers, of_transform, without_train_values},
     gaps::{entities_without_windows, long_steps, uneven_days, uneven_steps},
     images::transparent_images,
     joins::{UnmatchedRows, unmatched_rows},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, query_repeats_target, sql_repeats_rows, target_leakage},
     left_out::rows_left_out,
-    message::toml_string,
+    message::{list_columns, toml_string},
     mixed_types::{MixedColumn, SourceColumnType, mixed_types},
     moved::{list_moves, rows_changed_split, rows_not_compared, splits_not_compared},
     sizes::{SplitKey, class_sizes, few_split_rows},
@@ -58,7 +55,7 @@ pub(crate) use self::{
     zone::{RepeatedHour, repeated_hour},
 };
 pub use self::{
-    features::{is_named_elsewhere, looks_like_index, looks_like_row_number},
+    features::{COLUMNS_DROPPED, looks_like_index, looks_like_row_number},
     gaps::warn_of_windowless_entities,
     zone::warn_of_instants,
 };

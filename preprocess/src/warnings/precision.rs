@@ -1,10 +1,10 @@
-//! Warnings of integers that a 32-bit float rounds, and of other numbers that it makes equal.
+//! Warnings of integers that a 32-bit float rounds, and of other numbers that it makes equal, before and after steps.
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_schemas::report::Warning;
+use feedline_schemas::report::{WarnedColumn, Warning};
 
-use super::message::{COLUMNS, first_of, warning};
+use super::message::{COLUMNS, list_columns, warning};
 use crate::schema::landed_columns::shown;
 
 /// Integers up to this are exact as 32-bit floats.
@@ -81,6 +81,33 @@ impl RoundedNumbers {
     }
 }
 
+/// Numbers of a column before the steps that scale it, and as 32-bit floats after them.
+#[derive(Debug, Default)]
+pub(crate) struct MergedNumbers {
+    /// Of about 12 digits.
+    before: HashSet<u64>,
+    after: HashSet<u32>,
+}
+
+impl MergedNumbers {
+    /// Counts a number that was `before`, and is stored as `after`.
+    pub(crate) fn add(&mut self, before: f64, after: f64) {
+        self.before.insert(exact_digits(before));
+        self.after.insert(short(after).to_bits());
+    }
+
+    /// Figures of a column many of whose distinct numbers become equal, in this many rows.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the rows are few, so their count is exact"
+    )]
+    pub(crate) fn figures(&self, rows: usize) -> Option<String> {
+        let (before, after) = (self.before.len(), self.after.len());
+        let is_much = after < before && after as f64 <= before as f64 * FEWER;
+        is_much.then(|| format!("{before} distinct numbers in {rows} training rows become {after}"))
+    }
+}
+
 /// Bits of a value without rounding errors of sums and differences, such as the last digit of 0.30000000000000004. An integer
 /// has none.
 fn exact_digits(value: f64) -> u64 {
@@ -104,10 +131,10 @@ fn short(value: f64) -> f32 {
 fn described(
     found: &[(&str, RoundedNumbers)],
     sample: impl Fn(&RoundedNumbers) -> Option<f64>,
-) -> Vec<String> {
+) -> Vec<WarnedColumn> {
     let columns = found.iter().filter_map(|(name, counted)| {
         let figures = counted.figures(sample(counted)?);
-        Some(format!("`{}` ({figures})", shown(name)))
+        Some(WarnedColumn::with_found(name, figures))
     });
     columns.collect()
 }
@@ -119,10 +146,37 @@ pub(crate) fn floats_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warning
         let message = format!(
             "features are 32-bit floats, which hold about seven digits, so distinct values become equal: {}; scale the column by \
              a `standardize`, `min_max` or `robust` step, which is computed in 64 bits before the rounding",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning("floats_rounded", "dataset.step", message)
+        warning("floats_rounded", "dataset.step", message).with_columns(columns)
     })
+}
+
+/// Warns of features many of whose distinct numbers become equal after the steps that scale them.
+pub(crate) fn scaled_rounded(columns: Vec<WarnedColumn>) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "features are 32-bit floats, which hold about seven digits, so distinct numbers become equal after their steps: {}; \
+             numbers far larger than the others make the scale of a column so large: add a `log1p` or `power` step before \
+             `standardize`, or, where such numbers are few, replace `standardize` by a `robust` step, whose scale they do not \
+             change, cap more of them by `lower` and `upper` of a `winsorize` step, or correct the source",
+            list_columns(&columns, COLUMNS)
+        );
+        warning("floats_rounded", "dataset.step", message).with_columns(columns)
+    })
+}
+
+/// Warns of a target many of whose distinct numbers become equal where it is stored in deviations, by these figures.
+pub(crate) fn scaled_target_rounded(column: &str, figures: &str) -> Warning {
+    let message = format!(
+        "the target `{}` is stored in 32 bits, which hold about seven digits, by its distance from the mean, in deviations: \
+         {figures}; numbers far larger than the others make the deviation so large: take a logarithm or cap them in \
+         `dataset.sql`, or, where such numbers are few, correct the source or reject such rows by a `min` or `max` of the target \
+         in the file of `dataset.expect`",
+        shown(column)
+    );
+    warning("target_rounded", "dataset.expect", message)
+        .with_columns(vec![WarnedColumn::new(column)])
 }
 
 /// Warns of features of integers without a step that scales them, where a 32-bit float makes some equal.
@@ -131,9 +185,9 @@ pub(crate) fn integers_rounded(found: &[(&str, RoundedNumbers)]) -> Option<Warni
     (!columns.is_empty()).then(|| {
         let message = format!(
             "features are 32-bit floats, which hold integers exactly up to 16777216 only: {}; scale the column by a `standardize`, `min_max` or `robust` step, which is computed in 64 bits before the rounding, or list it in `dataset.categorical`",
-            first_of(&columns, COLUMNS)
+            list_columns(&columns, COLUMNS)
         );
-        warning("integers_rounded", "dataset.step", message)
+        warning("integers_rounded", "dataset.step", message).with_columns(columns)
     })
 }
 
@@ -200,6 +254,21 @@ mod tests {
         let found = [("huge", huge), ("apart", apart)];
         assert_eq!(integers_rounded(&found), None);
         assert_eq!(floats_rounded(&found), None);
+    }
+
+    #[test]
+    fn a_logarithm_is_advised_before_caps() {
+        let feature = scaled_rounded(vec![WarnedColumn::new("x")]).unwrap();
+        let target = scaled_target_rounded("y", "9 distinct numbers become 3");
+        for (warning, first, then) in [
+            (feature, "`log1p` or `power`", "`winsorize`"),
+            (target, "a logarithm", "`dataset.expect`"),
+        ] {
+            let [first, then] = [first, then].map(|part| warning.message.find(part).unwrap());
+            assert!(first < then, "{warning:?}");
+            let cause = "numbers far larger than the others make the ";
+            assert!(warning.message.contains(cause), "{warning:?}");
+        }
     }
 
     #[test]

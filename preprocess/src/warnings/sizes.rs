@@ -4,7 +4,7 @@ use feedline_schemas::{count::counted, manifest::ClassCounts, report::Warning};
 
 use super::{
     classes::{TRAINED, are_too_many},
-    message::{COLUMNS, first_of, percent, quoted, share, warning},
+    message::{COLUMNS, first_of, percent, quoted, share, warned_columns, warning},
 };
 use crate::schema::landed_columns::shown;
 
@@ -91,7 +91,7 @@ fn rare_classes(column: &str, classes: &[ClassCounts]) -> Option<Warning> {
             shown(column),
             first_of(&rare, COLUMNS)
         );
-        warning(RARE_CLASSES, "dataset.classes", message)
+        warning(RARE_CLASSES, "dataset.classes", message).with_columns(warned_columns([column]))
     })
 }
 
@@ -124,7 +124,10 @@ fn unbalanced_classes(column: &str, classes: &[ClassCounts]) -> Option<Warning> 
         shown(column),
         share(most.train, rows)
     );
-    Some(warning(CLASSES_UNBALANCED, "train.loader.balance", message))
+    Some(
+        warning(CLASSES_UNBALANCED, "train.loader.balance", message)
+            .with_columns(warned_columns([column])),
+    )
 }
 
 #[cfg(test)]

@@ -2,17 +2,21 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     manifest::{ConflictCounts, Split},
-    report::Warning,
+    report::{WarnedColumn, WarnedRows, Warning},
 };
 
 use super::{
-    EqualParts, TARGET_REPEATS_EXTREME, are_many, duplicates_dropped, equal_rows, labels_differ,
+    EqualParts, TARGET_REPEATS_EXTREME, TEXTS_NOT_NUMBERS, are_many, columns_dropped,
+    duplicates_dropped, equal_rows, key_is_feature, labels_differ,
     message::toml_string,
     mostly_capped, near_labels_differ,
     spelling::{alike, is_number, remedy},
     target_leakage, unknown_categories, with_appended,
 };
-use crate::statistics::target_leakage::{Leak, SumRows};
+use crate::{
+    schema::no_feature::NoFeatureReason,
+    statistics::target_leakage::{Leak, SumRows},
+};
 
 #[test]
 fn numbers_are_told_in_the_signs_of_people() {
@@ -265,6 +269,87 @@ fn figures_of_rows_appended_before_are_no_longer_those_of_the_rows_appended_last
 }
 
 #[test]
+fn appended_figures_of_a_column_join_its_own_warning_whatever_the_messages_say() {
+    let warned = |column: &str, message: &str| {
+        let warning = Warning::new(TEXTS_NOT_NUMBERS, message);
+        warning.with_columns(vec![WarnedColumn::new(column)])
+    };
+    let sample = "column `b` has texts such as `x; in the rows appended last: y`";
+    let built = [warned("a", "2 cells of `a`"), warned("b", sample)];
+    let appended = vec![
+        warned("b", "1 cell of `b`"),
+        warned("c", "beside `a`, 4 cells of `c`"),
+    ];
+    let found = with_appended(&built, appended);
+    let messages: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
+    let both = format!("{sample}; in the rows appended last: 1 cell of `b`");
+    let expected = [
+        "2 cells of `a`",
+        &both,
+        "in the rows appended last: beside `a`, 4 cells of `c`",
+    ];
+    assert_eq!(messages, expected);
+    let rows: Vec<Option<WarnedRows>> = found.iter().map(|found| found.rows.clone()).collect();
+    let of_b = WarnedRows::BuiltAndAppended(sample.to_owned());
+    assert_eq!(rows, [None, Some(of_b), Some(WarnedRows::Appended)]);
+    assert_eq!(with_appended(&found, Vec::new()), built);
+}
+
+#[test]
+fn columns_of_both_are_named_until_rows_are_appended_again() {
+    let cells = |column: &str| BTreeMap::from([(column.to_owned(), [0, 3, 0])]);
+    let warned = |column: &str| unknown_categories(&cells(column), [10; 3], &Split::ALL).unwrap();
+    let built = [warned("a")];
+    let both = with_appended(&built, vec![warned("b")]);
+    let [warning] = &both[..] else {
+        panic!("{both:?}")
+    };
+    assert!(warning.is_about("a") && warning.is_about("b"), "{both:?}");
+    assert_eq!(with_appended(&both, Vec::new()), built);
+}
+
+#[test]
+fn columns_of_a_warning_have_their_own_names_whatever_signs_these_have() {
+    let name = "a`b\n";
+    let warning = key_is_feature(name, "dataset.features");
+    assert!(warning.is_about(name), "{warning:?}");
+    let cells = BTreeMap::from([(name.to_owned(), [0, 3, 0])]);
+    let warning = unknown_categories(&cells, [10; 3], &Split::ALL).unwrap();
+    let columns: Vec<&WarnedColumn> = warning.columns().collect();
+    let expected = WarnedColumn::with_found(name, "3 of 10 validation rows, 30.0 %");
+    assert_eq!(columns, [&expected]);
+    let part = "`a`b\\n` (3 of 10 validation rows, 30.0 %);";
+    assert!(warning.message.contains(part), "{warning:?}");
+}
+
+#[test]
+fn columns_that_are_no_features_are_warned_of_by_reason_but_for_those_with_another_use() {
+    let dropped = [
+        ("at", NoFeatureReason::OwnTimes),
+        ("id", NoFeatureReason::NamedIn("dataset.passthrough")),
+        ("list", NoFeatureReason::Lists),
+        ("name", NoFeatureReason::ManyTexts),
+        ("rare", NoFeatureReason::NoTrainValue),
+        ("time of text", NoFeatureReason::Lists),
+    ];
+    let dropped = dropped.map(|(name, reason)| (name.to_owned(), reason));
+    let found = columns_dropped(&dropped.into());
+    let found: Vec<(Vec<&str>, Option<&str>)> = found
+        .iter()
+        .map(|warning| {
+            let columns = warning.columns().map(|column| column.name.as_str());
+            (columns.collect(), warning.key.as_deref())
+        })
+        .collect();
+    let expected = [
+        (vec!["at"], Some("dataset.drop")),
+        (vec!["list", "time of text"], Some("dataset.drop")),
+        (vec!["name"], Some("dataset.categorical")),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn warnings_of_the_fit_say_so_once_rows_were_appended() {
     let warned = |code: &str| Warning::new(code, format!("{code} of `x`"));
     let codes = ["constant_columns", "mostly_capped", "columns_dropped"];
@@ -284,6 +369,13 @@ fn warnings_of_the_fit_say_so_once_rows_were_appended() {
     let capped = format!("{}{appended}", expected[1]);
     assert_eq!(messages(&second), [expected[0], &capped, expected[2]]);
     assert_eq!(messages(&with_appended(&second, Vec::new())), expected);
+    // Manifests of earlier builds have the words, and no `rows`.
+    let earlier = first.into_iter().map(|warning| Warning {
+        rows: None,
+        ..warning
+    });
+    let earlier: Vec<Warning> = earlier.collect();
+    assert_eq!(messages(&with_appended(&earlier, Vec::new())), expected);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{count::counted, manifest::Split, report::Warning};
 
-use super::message::{toml_string, warning};
+use super::message::{toml_string, warned_columns, warning};
 use crate::{operators::time_series, schema::landed_columns::shown};
 
 /// Counts of training rows that are later than a row of validation or test of their entity.
@@ -49,7 +49,10 @@ pub(crate) fn range_not_by_time(
         shown(column),
         toml_string(column)
     );
-    Some(warning("range_not_by_time", "dataset.split.by", message))
+    Some(
+        warning("range_not_by_time", "dataset.split.by", message)
+            .with_columns(warned_columns([column])),
+    )
 }
 
 #[cfg(test)]

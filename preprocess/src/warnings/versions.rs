@@ -1,6 +1,12 @@
 //! Warnings of text columns that order the versions of a key.
 
-use feedline_schemas::{count::counted, report::Warning};
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    count::counted,
+    report::{Finding, WarnedColumn, Warning},
+};
+use serde_json::Value;
 
 use super::message::{quoted, toml_string, warning};
 use crate::{schema::landed_columns::shown, source::version_notation::TextNotation};
@@ -112,54 +118,74 @@ fn version_is_number(source: &str, column: &str, found: &[VersionTexts]) -> Opti
         quoted(number),
         toml_string(column),
     );
-    Some(warning("version_is_number", "source.version", message))
+    let found = warning("version_is_number", "source.version", message);
+    Some(name_column(found, source, column, BTreeMap::new()))
 }
 
 /// Code of [`version_is_text`].
 const VERSION_IS_TEXT: &str = "version_is_text";
 
-/// Start of a message about the column that orders the versions.
-fn subject(source: &str, column: &str) -> String {
-    let column = shown(column);
-    format!("column `{column}` of source `{source}` decides which row of a key is the latest")
+/// Declared type of a column whose texts are ordered by their bytes.
+const TEXT: &str = "text";
+
+/// Key of the declared type of a column.
+fn type_key(column: &str) -> String {
+    format!("contract.column.{}.type", toml_string(column))
 }
 
-/// End of a message about a column that may be declared `text`.
-fn declaration(column: &str) -> String {
-    let column = toml_string(column);
-    format!(
-        "declare it with `contract.column.{column}.type = \"text\"`, which turns this warning off"
-    )
+/// A warning with the column that it is about, and the `settings` that turn it off.
+fn name_column(
+    warning: Warning,
+    source: &str,
+    column: &str,
+    settings: BTreeMap<String, Value>,
+) -> Warning {
+    let column = WarnedColumn {
+        source: Some(source.to_owned()),
+        ..WarnedColumn::new(column)
+    };
+    let finding = Finding {
+        columns: vec![column],
+        settings,
+        ..Finding::default()
+    };
+    Warning {
+        findings: vec![finding],
+        ..warning
+    }
 }
 
 /// Returns true if `warning` advises to declare `column` of `source` as text.
 pub(crate) fn advises_text(warning: &Warning, source: &str, column: &str) -> bool {
-    let message = &warning.message;
-    warning.code == VERSION_IS_TEXT
-        && message.starts_with(&subject(source, column))
-        && message.ends_with(&declaration(column))
+    let is_it = |of: &WarnedColumn| of.name == column && of.source.as_deref() == Some(source);
+    let advises = |finding: &Finding| {
+        let r#type = finding.settings.get(&type_key(column));
+        r#type.is_some_and(|r#type| r#type == TEXT) && finding.columns.iter().any(is_it)
+    };
+    warning.code == VERSION_IS_TEXT && warning.findings.iter().any(advises)
 }
 
 /// Warns of texts that are ordered by their bytes, or have several forms.
 fn version_is_text(source: &str, column: &str, forms: &[VersionTexts]) -> Warning {
     let described: Vec<String> = forms.iter().map(|texts| texts.described()).collect();
-    let name = toml_string(column);
-    let or_declare = match are_by_bytes(forms) {
-        true => format!(
-            "; if the order of their bytes is right, {}",
-            declaration(column)
-        ),
-        false => String::new(),
-    };
-    let message = format!(
-        "{}, and holds {}: numbers are ordered before times, \
+    let key = type_key(column);
+    let mut message = format!(
+        "column `{}` of source `{source}` decides which row of a key is the latest, and holds {}: numbers are ordered before times, \
          and times before other texts, which are ordered by their bytes, so an older row may be taken for the latest; land dates with \
-         `contract.column.{name}.type = \"timestamp\"` and their format in `contract.dates`, under another source name if the column has \
-         landed as text, or name another column{or_declare}",
-        subject(source, column),
+         `{key} = \"timestamp\"` and their format in `contract.dates`, under another source name if the column has landed as text, or \
+         name another column",
+        shown(column),
         described.join(" and "),
     );
-    warning(VERSION_IS_TEXT, "source.version", message)
+    let mut settings = BTreeMap::new();
+    if are_by_bytes(forms) {
+        message += &format!(
+            "; if the order of their bytes is right, declare it with `{key} = \"{TEXT}\"`, which turns this warning off"
+        );
+        settings.insert(key, Value::from(TEXT));
+    }
+    let found = warning(VERSION_IS_TEXT, "source.version", message);
+    name_column(found, source, column, settings)
 }
 
 #[cfg(test)]
@@ -263,6 +289,10 @@ mod tests {
             );
             assert_eq!(advises_text(&open, "s", "u"), declared.is_none());
             assert!(!advises_text(&open, "s", "v") && !advises_text(&open, "t", "u"));
+            // Other words for the same advice change nothing.
+            let message = "`u` orders versions".to_owned();
+            let reworded = Warning { message, ..open };
+            assert_eq!(advises_text(&reworded, "s", "u"), declared.is_none());
             let warning = super::doubtful_versions("s", "u", found, true);
             assert_eq!(warning.map(|w| w.code).as_deref(), declared);
         }

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{config::SeriesConfig, count::counted, record::ColumnType, report::Warning};
 
-use super::message::{quoted, warning};
+use super::message::{quoted, warned_columns, warning};
 use crate::schema::landed_columns::{MergedColumn, shown};
 
 const ZONE_OF_INSTANTS: &str = "zone_of_instants";
@@ -23,7 +23,10 @@ pub(crate) fn of_instants(series: &SeriesConfig, columns: &[MergedColumn]) -> Op
          this type as `timestamp`, and this warning is gone; a dataset that is kept has its warnings until \
          `feedline shards build --refit`"
     );
-    Some(warning(ZONE_OF_INSTANTS, ZONE, message))
+    Some(
+        warning(ZONE_OF_INSTANTS, ZONE, message)
+            .with_columns(warned_columns([column.name.as_str()])),
+    )
 }
 
 /// Warns of a series whose times will land with this type, if they are instants and its zone sets calendar parts only.
@@ -35,7 +38,10 @@ pub fn warn_of_instants(series: &SeriesConfig, r#type: ColumnType) -> Option<War
          land them as text, with `contract.column.\"{name}\".type = \"text\"` of the source (in another root, if rows have \
          landed); if the timestamps are right, declare this type as `timestamp`, and this warning is gone"
     );
-    Some(warning(ZONE_OF_INSTANTS, ZONE, message))
+    Some(
+        warning(ZONE_OF_INSTANTS, ZONE, message)
+            .with_columns(warned_columns([series.time.as_str()])),
+    )
 }
 
 /// Beginning of both messages; `None` unless times of this type are instants and the series has another zone than UTC.
@@ -95,7 +101,7 @@ pub(crate) fn repeated_hour(
         shown(column),
         quoted(sample)
     );
-    warning("ambiguous_times", key, message)
+    warning("ambiguous_times", key, message).with_columns(warned_columns([column]))
 }
 
 #[cfg(test)]

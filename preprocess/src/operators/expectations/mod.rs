@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::columns::{Violation, violations};
 pub use self::{infer::infer_expectations, new_rows::ExpectedInputs, read::check_expectations};
-use crate::{engine::scalar_function::RowFunction, schema::reject_reason::Reason};
-
-/// Reasons of rows that are not as expected begin so; the rest is the key of the expectation.
-pub(crate) const REASON: &str = "expected_";
+use crate::{
+    engine::scalar_function::RowFunction,
+    schema::reject_reason::{self, Reason},
+};
 
 /// Characters of a value that a reason shows.
 const SHOWN: usize = 120;
@@ -132,7 +132,7 @@ impl RowFunction for Rows {
             self.0.iter().zip(cells).find_map(|(rule, cells)| {
                 let key = rule.fault(cells, row)?;
                 let reason = Reason {
-                    reason: format!("{REASON}{key}"),
+                    reason: reject_reason::expected(key),
                     column: rule.column.clone(),
                     value: shown(cells, row),
                 };

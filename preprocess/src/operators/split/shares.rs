@@ -31,8 +31,10 @@ pub(crate) struct SplitSizes {
     pub(crate) groups: Option<GroupCounts>,
     /// True if equal rows are among them.
     pub(crate) keeps_copies: bool,
-    /// Rows that the split itself left out.
-    pub(crate) left_out: u64,
+    /// Rows that the split left out since their groups reach over a boundary.
+    pub(crate) straddling: u64,
+    /// Rows that the embargo left out, next to a boundary.
+    pub(crate) embargoed: u64,
 }
 
 /// Compares the rows of each split with its share, if shares decide. Warns of a split that misses
@@ -92,12 +94,9 @@ fn share(rows: u64, total: u64) -> f64 {
 
 /// Cause of a missed share, as a part of a sentence.
 fn because(config: &SplitConfig, sizes: SplitSizes) -> String {
-    let left_out = sizes.left_out;
+    let left_out = sizes.straddling.saturating_add(sizes.embargoed);
     if left_out.saturating_mul(FEW_LEFT_OUT) >= sizes.rows.iter().sum() {
-        return format!(
-            ", since the split left out {}, in groups that reach over a boundary or next to one",
-            counted(left_out, "row")
-        );
+        return format!(", since the split left out {}", left_out_rows(sizes));
     }
     match config.key.is_empty() {
         _ if config.by.is_time() => ", since rows of one time share a split".to_owned(),
@@ -106,6 +105,20 @@ fn because(config: &SplitConfig, sizes: SplitSizes) -> String {
         }
         _ => told(config, sizes.groups),
     }
+}
+
+/// Rows that the split left out, with their places.
+fn left_out_rows(sizes: SplitSizes) -> String {
+    let places = [
+        (sizes.straddling, "in groups that reach over a boundary"),
+        (
+            sizes.embargoed,
+            "next to a boundary (`dataset.split.embargo`)",
+        ),
+    ];
+    let found = places.into_iter().filter(|(rows, _)| *rows > 0);
+    let found = found.map(|(rows, place)| format!("{} {place}", counted(rows, "row")));
+    found.collect::<Vec<_>>().join(" and ")
 }
 
 /// Distribution of the groups, as a part of a sentence.
@@ -143,7 +156,8 @@ mod tests {
             rows,
             groups: None,
             keeps_copies: false,
-            left_out: 0,
+            straddling: 0,
+            embargoed: 0,
         }
     }
 
@@ -224,22 +238,30 @@ mod tests {
             key: vec!["cust".into()],
             ..SplitConfig::default()
         };
-        let warning = |left_out, rows| {
+        let warning = |straddling, embargoed, rows| {
             let sizes = SplitSizes {
-                left_out,
+                straddling,
+                embargoed,
                 ..sizes(rows)
             };
             check_shares(&config, sizes).unwrap()
         };
-        let found = warning(62, [19, 3, 7]).unwrap();
-        assert_eq!(
-            found.message,
-            "the train split has 19 of 29 rows, a share of 0.6552 and not 0.8, since the split left out 62 rows, in groups \
-             that reach over a boundary or next to one"
-        );
-        let tied = warning(0, [19, 3, 7]).unwrap();
+        let begin = "the train split has 19 of 29 rows, a share of 0.6552 and not 0.8, since the split left out ";
+        let groups = "62 rows in groups that reach over a boundary";
+        let embargo = "1 row next to a boundary (`dataset.split.embargo`)";
+        for (straddling, embargoed, expected) in [
+            (62, 0, groups.to_owned()),
+            (62, 1, format!("{groups} and {embargo}")),
+        ] {
+            let found = warning(straddling, embargoed, [19, 3, 7]).unwrap();
+            assert_eq!(found.message, format!("{begin}{expected}"));
+        }
+        // Without a key there is no group.
+        let found = warning(0, 30, [19, 3, 7]).unwrap();
+        assert!(!found.message.contains("group"), "{found:?}");
+        let tied = warning(0, 0, [19, 3, 7]).unwrap();
         assert!(tied.message.ends_with("share a split"), "{tied:?}");
-        assert_eq!(warning(62, [80, 10, 10]), None);
+        assert_eq!(warning(62, 0, [80, 10, 10]), None);
     }
 
     #[test]

@@ -12,9 +12,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::near::scripts::is_mostly_unsegmented;
 
-/// Beginning of every reason of this module.
-pub(crate) const REASON: &str = "quality_";
-
 /// Characters of a short line, at most.
 const SHORT: usize = 30;
 
@@ -34,7 +31,7 @@ const CLOSING: &str = "\"')]}»”’」』）】";
 const BULLETS: &str = "•‣◦●○■□▪▫";
 const DASHES: &str = "-*–—·";
 
-/// The first filter that `text` fails, as a reason, and what was found.
+/// The first filter that `text` fails, by its limit, and what was found.
 pub(crate) fn fault(text: &str, limits: &QualityConfig) -> Option<(&'static str, String)> {
     let document = Document::new(text);
     let failed = document
@@ -133,52 +130,47 @@ impl<'a> Document<'a> {
         let least = limit(limits.min_characters);
         first([
             (
-                "quality_min_words",
+                "min_words",
                 float(count),
                 limit(limits.min_words),
                 f64::INFINITY,
             ),
+            ("max_words", float(count), 0.0, limit(limits.max_words)),
             (
-                "quality_max_words",
-                float(count),
-                0.0,
-                limit(limits.max_words),
-            ),
-            (
-                "quality_min_characters",
+                "min_characters",
                 float(self.characters),
                 least,
                 f64::INFINITY,
             ),
-            ("quality_max_characters", float(self.characters), 0.0, most),
-            ("quality_min_mean_word", mean, least_mean, f64::INFINITY),
-            ("quality_max_mean_word", mean, 0.0, most_mean),
+            ("max_characters", float(self.characters), 0.0, most),
+            ("min_mean_word", mean, least_mean, f64::INFINITY),
+            ("max_mean_word", mean, 0.0, most_mean),
             (
-                "quality_max_word",
+                "max_word",
                 float(self.lengths.iter().copied().max().unwrap_or(0)),
                 0.0,
                 longest,
             ),
             (
-                "quality_max_symbols",
+                "max_symbols",
                 share(self.text.matches('#').count(), count),
                 0.0,
                 limits.max_symbols,
             ),
             (
-                "quality_max_symbols",
+                "max_symbols",
                 share(ellipses, count),
                 0.0,
                 limits.max_symbols,
             ),
             (
-                "quality_min_alphabetic_words",
+                "min_alphabetic_words",
                 share(letters.count(), count),
                 limits.min_alphabetic_words,
                 1.0,
             ),
             (
-                "quality_min_sentences",
+                "min_sentences",
                 float(self.sentences()),
                 limit(limits.min_sentences),
                 f64::INFINITY,
@@ -201,35 +193,30 @@ impl<'a> Document<'a> {
         let breaks = share(self.text.matches('\n').count(), self.words.len());
         first([
             (
-                "quality_max_bullet_lines",
+                "max_bullet_lines",
                 of_lines(is_bullet),
                 0.0,
                 limits.max_bullet_lines,
             ),
             (
-                "quality_max_ellipsis_lines",
+                "max_ellipsis_lines",
                 of_lines(ends_open),
                 0.0,
                 limits.max_ellipsis_lines,
             ),
             (
-                "quality_min_punctuated_lines",
+                "min_punctuated_lines",
                 punctuated,
                 limits.min_punctuated_lines,
                 1.0,
             ),
             (
-                "quality_max_short_lines",
+                "max_short_lines",
                 of_lines(is_short),
                 0.0,
                 limits.max_short_lines,
             ),
-            (
-                "quality_max_line_breaks",
-                breaks,
-                0.0,
-                limits.max_line_breaks,
-            ),
+            ("max_line_breaks", breaks, 0.0, limits.max_line_breaks),
         ])
     }
 
@@ -243,25 +230,25 @@ impl<'a> Document<'a> {
         let (again, in_paragraphs) = repeated(paragraphs.clone());
         first([
             (
-                "quality_max_repeated_lines",
+                "max_repeated_lines",
                 share(lines, self.lines.len()),
                 0.0,
                 limits.max_repeated_lines,
             ),
             (
-                "quality_max_repeated_line_characters",
+                "max_repeated_line_characters",
                 share(in_lines, self.characters),
                 0.0,
                 limits.max_repeated_line_characters,
             ),
             (
-                "quality_max_repeated_paragraphs",
+                "max_repeated_paragraphs",
                 share(again, paragraphs.count()),
                 0.0,
                 limits.max_repeated_paragraphs,
             ),
             (
-                "quality_max_repeated_paragraph_characters",
+                "max_repeated_paragraph_characters",
                 share(in_paragraphs, self.characters),
                 0.0,
                 limits.max_repeated_paragraph_characters,
@@ -278,12 +265,12 @@ impl<'a> Document<'a> {
         let whole = self.lengths.iter().sum();
         let top = (2..).zip(limits.max_top_ngrams).find_map(|(n, most)| {
             let found = share(self.in_top(&hashes, n), whole);
-            (found > most).then_some(("quality_max_top_ngrams", found))
+            (found > most).then_some(("max_top_ngrams", found))
         });
         let repeated = || {
             (5..).zip(limits.max_repeated_ngrams).find_map(|(n, most)| {
                 let found = share(self.in_repeated(&hashes, n), whole);
-                (found > most).then_some(("quality_max_repeated_ngrams", found))
+                (found > most).then_some(("max_repeated_ngrams", found))
             })
         };
         top.or_else(repeated)

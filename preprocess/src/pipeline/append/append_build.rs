@@ -23,6 +23,7 @@ use crate::{
     fit::check_texts,
     pass_progress::PassProgress,
     pipeline::{
+        checks::extremes::TrainingNumbers,
         prepare::Build,
         write_pass::{Fitted, Written},
     },
@@ -108,7 +109,7 @@ impl<'b> AppendBuild<'b> {
     /// Runs all stages. Nothing names the shards yet.
     pub(super) async fn run(mut self, artefact: TransformArtefact) -> Result<AppendOutcome, Error> {
         let staged = Box::pin(self.stage_new_rows()).await?;
-        Box::pin(self.check_staged(&staged.rows)).await?;
+        Box::pin(self.check_staged(&staged.rows, &artefact)).await?;
         let fitted = Arc::new(Fitted {
             transform: Transform::new(artefact)?,
             tokenizer: None,
@@ -123,6 +124,8 @@ impl<'b> AppendBuild<'b> {
         let shifts = find_shifts(artefact, &staged.there, &added, &self.counts.classes);
         let targets = targets_of_all(artefact, &staged.there, &added);
         self.warn_of_written(artefact, &staged, &written);
+        let differences = build.unseen_differences(artefact, &self.layout.layout);
+        let has_rows = rows_of(&written.splits) != [0; 3];
         let (session, names) = (&self.session, &build.input.names);
         Ok(AppendOutcome {
             counts: self.counts,
@@ -132,6 +135,7 @@ impl<'b> AppendBuild<'b> {
             shifts,
             infinite: written.infinite,
             warnings: self.warnings,
+            may_equal_others: has_rows && differences.exist(),
             targets,
         })
     }
@@ -186,8 +190,12 @@ impl<'b> AppendBuild<'b> {
         }
     }
 
-    /// Checks rejects and expectations, and counts duplicates.
-    async fn check_staged(&mut self, rows: &Staged) -> Result<(), Error> {
+    /// Checks rejects and expectations, counts duplicates, and looks for a number that many cells of a feature have.
+    async fn check_staged(
+        &mut self,
+        rows: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<(), Error> {
         let (build, session) = (self.build, &self.session);
         self.distinct = rows.total() + self.rejects.all();
         self.counts.duplicates = build.input.rows.saturating_sub(self.distinct);
@@ -196,6 +204,9 @@ impl<'b> AppendBuild<'b> {
             .await?;
         let unexpected = build.unexpected(session, rows, &self.rejects);
         self.counts.unexpected = Box::pin(unexpected).await?;
+        let sample = Box::pin(build.sample_train(rows, artefact)).await?;
+        let repeated = build.repeated_features(&sample, artefact, "appended training row");
+        self.warnings.extend(repeated.await?);
         Ok(())
     }
 
@@ -236,8 +247,8 @@ impl<'b> AppendBuild<'b> {
         build.audit(&written.splits, &self.layout).await
     }
 
-    /// Warns of unknown categories, of capped cells, of numbers far from those of the rows before, and of a number that many of the
-    /// written targets have.
+    /// Warns of unknown categories, of capped cells, of numbers far from those of the rows before, of a number that many of the
+    /// written targets have, and of written rows that equal one another.
     fn warn_of_written(
         &mut self,
         artefact: &TransformArtefact,
@@ -249,13 +260,18 @@ impl<'b> AppendBuild<'b> {
         let (build, spec) = (self.build, &self.build.spec);
         let read = Split::ALL.map(|split| staged.rows.rows(split));
         let capped = build.mostly_capped(artefact, written.capped.clone(), read, &Split::ALL);
-        let largest = staged.there.largest_cells(artefact.features.len());
-        let far = written.appended_extremes(artefact, largest);
+        let features = artefact.features.len();
+        let train = TrainingNumbers {
+            features: staged.there.largest_cells(features),
+            targets: staged.there.measured_targets(features),
+        };
+        let far = written.appended_extremes(artefact, &train);
         let repeated = written.repeated_targets(artefact, spec, "appended training row");
         self.warnings.extend(far);
         self.warnings.extend(unknown);
         self.warnings.extend(capped);
         self.warnings.extend(repeated);
+        self.warnings.extend(written.equal.clone());
     }
 
     /// Looks the keys that the dataset has up in the new shards, `splits`, and measures their training rows beside those before.

@@ -260,8 +260,7 @@ impl Build<'_> {
             let reason = "an earlier version of feedline built it, and this one can build other rows from the same data";
             return Ok(Some(reason.to_owned()));
         }
-        let reason = "its configuration, its expectations, a joined source or the version of feedline has changed";
-        Ok(Some(reason.to_owned()))
+        Ok(Some(self.changed_settings()))
     }
 
     /// Returns true if an earlier version of feedline built the dataset of `manifest` by this configuration.

@@ -47,6 +47,8 @@ struct AppendOutcome {
     infinite: SplitCells,
     /// Warnings of the appended rows alone.
     warnings: Vec<Warning>,
+    /// True if rows of other splits may equal these in all that a model sees.
+    may_equal_others: bool,
     /// The numeric targets over all training rows, those before included; all or none.
     targets: Vec<TargetSummary>,
 }
@@ -170,6 +172,7 @@ impl Build<'_> {
             test: counts.test,
             shards: new.sum(),
             kept_shards: self.previous.counts.shards.iter().sum::<usize>() as u64,
+            equal_rows_not_compared: added.may_equal_others,
             shifts: added.shifts,
         }
     }

@@ -22,9 +22,9 @@ use crate::{
         column_roles,
         dataset_spec::{DatasetSpec, Input},
         landed_columns,
+        no_feature::NoFeatureReason,
     },
     source::landing_zone::has_landed,
-    warnings::named_in,
 };
 
 /// Columns of a dataset and their use, as its settings resolve them.
@@ -173,7 +173,9 @@ impl CheckedDataset {
         let others = column_roles::columns_in_other_use(&spec.config, &spec.inputs);
         let others = others.into_iter();
         Self {
-            no_features: others.map(|(name, key)| (name, named_in(key))).collect(),
+            no_features: others
+                .map(|(name, key)| (name, NoFeatureReason::NamedIn(key).to_string()))
+                .collect(),
             numeric: of_kind(InputKind::Numeric),
             categorical: of_kind(InputKind::Categorical),
             targets: spec.targets().map(|target| target.column.clone()).collect(),

@@ -4,33 +4,30 @@
 //! a cell over the number of rows is its fraction of the variance. If that is nearly all of it, a
 //! model cannot distinguish the other rows.
 
+mod far;
+
 use std::cmp::Ordering;
 
 use feedline_schemas::{
     count::{counted, first_of},
     expect::ExpectedColumn,
     manifest::Split,
-    report::Warning,
+    report::{WarnedColumn, Warning},
     transform::{FittedStep, FittedTarget, TransformArtefact},
 };
 
+use self::far::far_rows;
+pub(in crate::pipeline) use self::far::{TrainingNumbers, appended_warnings};
 use crate::{
     statistics::exact_sum::ExactMoments,
-    warnings::{FAR_FROM_TRAINING_ROWS, TARGET_REPEATS_EXTREME, toml_string},
+    warnings::{TARGET_REPEATS_EXTREME, toml_string},
 };
 
 /// Share of the variance above which one row is all that a column says.
 const SHARE: f64 = 0.9;
 
 /// Rows below which one may well be half of the variance.
-const ROWS: f64 = 100.0;
-
-/// Deviations from the mean of the training rows beyond which a row of another split is far out.
-const FAR: f64 = 1e6;
-
-/// Least multiple of the largest number of the training rows that is far out in another split, in a column that is not
-/// standardized.
-const FAR_TIMES: f64 = 1000.0;
+pub(super) const ROWS: f64 = 100.0;
 
 /// The largest integer up to which 32 bits hold all.
 const INTEGERS: f64 = 16_777_216.0;
@@ -38,8 +35,8 @@ const INTEGERS: f64 = 16_777_216.0;
 /// Share of the deviation of a target above which steps of rounding are worth a warning.
 const ROUNDED: f64 = 1e-3;
 
-/// Least share of the training rows for a repeated number at an end of the target's range.
-const REPEATED: f64 = 0.01;
+/// Least share of the training rows for a repeated number at an end of the range of a target or a feature.
+pub(super) const REPEATED: f64 = 0.01;
 
 /// Least distance of such a number from all others, in ranges of these.
 const APART: f64 = 2.0;
@@ -171,30 +168,6 @@ impl Extremes {
         let far = cells.filter(|(cell, _)| f64::from(**cell).powi(2) >= least);
         far.filter_map(|(_, name)| name.clone()).collect()
     }
-
-    /// Features with a number far beyond the largest one of `train`, the training rows by the name `noun`, by their names in
-    /// `others`, each with both numbers: none for features of another number. Numbers below 1 count as 1, which is the scale of
-    /// a step.
-    fn beyond_training(
-        &self,
-        (train, noun): (&Self, &str),
-        others: &[Option<String>],
-        split: Split,
-    ) -> Vec<String> {
-        let features = self.features.len();
-        if [train.features.len(), others.len()] != [features; 2] {
-            return Vec::new();
-        }
-        let cells = self.features.iter().zip(&train.features).zip(others);
-        let far = cells.filter_map(|((cell, largest), name)| {
-            let is_far = f64::from(*cell) >= FAR_TIMES * f64::from(largest.max(1.0));
-            let name = name.as_ref().filter(|_| is_far)?;
-            Some(format!(
-                "{name} ({cell:.1e} in {split}, {largest:.1e} in {noun})"
-            ))
-        });
-        far.collect()
-    }
 }
 
 /// Warns of columns that one training row or rows of other splits make useless. `splits` has the extremes of each split, in
@@ -218,55 +191,25 @@ pub(in crate::pipeline) fn warnings(
             dominated_target(target, moments, ends.as_ref()?.numbers())
         })
         .collect();
-    let dominated = (!dominated.is_empty())
-        .then(|| one_row_is_the_variance(&dominated, "or cap it with a `winsorize` step", STEPS));
+    let dominated = (!dominated.is_empty()).then(|| {
+        one_row_is_the_variance(&dominated, "", "or cap it with a `winsorize` step", STEPS)
+    });
     // Steps change features only.
     let dominated_targets = (!dominated_targets.is_empty()).then(|| {
         let advice = "cap the number in `dataset.sql`, or reject such rows by a `min` or `max` of the target in the file of \
                       `dataset.expect`";
-        one_row_is_the_variance(&dominated_targets, advice, "dataset.expect")
+        one_row_is_the_variance(&dominated_targets, "the target ", advice, "dataset.expect")
     });
     let dominated = dominated.into_iter().chain(dominated_targets);
     let others = Split::ALL.into_iter().zip(splits).skip(1);
-    let far = far_rows(artefact, (&splits[0], "train"), others);
+    let train = TrainingNumbers::of(&splits[0], targets);
+    let far = far_rows(artefact, (&train, "train"), others);
     let ends = splits[0].targets.iter().zip(targets);
     let of_targets = artefact.targets().zip(ends);
     let rounded = of_targets.filter_map(|(target, (ends, moments))| {
         rounded_target(target, ends.as_ref()?.numbers(), moments)
     });
     dominated.chain(far).chain(rounded).collect()
-}
-
-/// Warns of features of appended rows with a number far from the training rows that the transform was fitted on, whose features
-/// have these `largest` numbers, without a sign. `splits` has the extremes of the appended rows, in the order of [`Split::ALL`].
-pub(in crate::pipeline) fn appended_warnings(
-    artefact: &TransformArtefact,
-    splits: &[Extremes; 3],
-    largest: Vec<f32>,
-) -> Option<Warning> {
-    let train = Extremes {
-        features: largest,
-        targets: Vec::new(),
-    };
-    let splits = Split::ALL.into_iter().zip(splits);
-    far_rows(artefact, (&train, "the training rows before"), splits)
-}
-
-/// Warns of features with a number in one of these `splits` far from the training rows, `train`, by their name in a message. One
-/// warning names all of them: a dataset with appended rows joins warnings of one code.
-fn far_rows<'e>(
-    artefact: &TransformArtefact,
-    train: (&Extremes, &str),
-    splits: impl Iterator<Item = (Split, &'e Extremes)>,
-) -> Option<Warning> {
-    let [standardized, others] = [true, false].map(|is_it| numbers(artefact, is_it));
-    let (mut far, mut beyond) = (Vec::new(), Vec::new());
-    for (split, extremes) in splits {
-        let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
-        far.extend(found.map(|name| format!("{name} ({split})")));
-        beyond.extend(extremes.beyond_training(train, &others, split));
-    }
-    far_from_training_rows(&far, &beyond)
 }
 
 /// Warns of a number of a target that many training rows have and that is far below or above all
@@ -308,7 +251,8 @@ fn repeated_end(
         shown(to),
         advise_bound(column, is_lowest, &bound),
     );
-    Some(Warning::new(TARGET_REPEATS_EXTREME, message).with_key("dataset.missing_values"))
+    let warning = Warning::new(TARGET_REPEATS_EXTREME, message).with_key("dataset.missing_values");
+    Some(warning.with_columns(vec![WarnedColumn::new(column)]))
 }
 
 /// A lower or upper bound of few digits that allows `number`, which `rounding` may have moved: the number itself if it is an
@@ -341,7 +285,7 @@ fn bound_that_allows(number: f64, rounding: f64, is_lowest: bool) -> String {
 }
 
 /// Advice to allow the lowest or highest number of a column by an expectation.
-fn advise_bound(column: &str, is_lowest: bool, number: &str) -> String {
+pub(super) fn advise_bound(column: &str, is_lowest: bool, number: &str) -> String {
     let (bound, other) = match is_lowest {
         true => ("min", "less"),
         false => ("max", "more"),
@@ -355,7 +299,12 @@ fn advise_bound(column: &str, is_lowest: bool, number: &str) -> String {
 
 /// Returns true if the expectations of a column have a bound at this end of its range that allows `number`, which `rounding`
 /// may have moved.
-fn allows(expected: &ExpectedColumn, number: f64, rounding: f64, is_lowest: bool) -> bool {
+pub(super) fn allows(
+    expected: &ExpectedColumn,
+    number: f64,
+    rounding: f64,
+    is_lowest: bool,
+) -> bool {
     match is_lowest {
         true => expected.min.is_some_and(|min| min <= number + rounding),
         false => expected.max.is_some_and(|max| max >= number - rounding),
@@ -393,43 +342,19 @@ fn shown(number: f64, rounding: f64) -> String {
         .map_or(text, |number| number.to_string())
 }
 
-/// The warning of these columns, with `advice` besides a change of the data, and the key that it is about.
-fn one_row_is_the_variance(columns: &[String], advice: &str, key: &str) -> Warning {
+/// The warning of these columns, `noun` before each, with `advice` besides a change of the data, and the key that it is about.
+fn one_row_is_the_variance(columns: &[String], noun: &str, advice: &str, key: &str) -> Warning {
+    let named = columns.iter().map(|column| format!("{noun}`{column}`"));
+    let named: Vec<String> = named.collect();
     let message = format!(
         "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
          that row, {advice}",
         SHARE * 100.0,
-        first_of(columns, NAMED)
+        first_of(&named, NAMED)
     );
-    Warning::new("one_row_is_the_variance", message).with_key(key)
-}
-
-/// The warning of features that are standardized, `far`, and of others, `beyond`, whose steps have no bounds of their own.
-fn far_from_training_rows(far: &[String], beyond: &[String]) -> Option<Warning> {
-    let deviations = (!far.is_empty()).then(|| {
-        format!(
-            "rows are over a million deviations from the mean of the training rows in {}",
-            first_of(far, NAMED)
-        )
-    });
-    let times = (!beyond.is_empty()).then(|| {
-        format!(
-            "rows have numbers over {FAR_TIMES} times as large as the largest one of the training rows, after the steps, in {}",
-            first_of(beyond, NAMED)
-        )
-    });
-    let bounds = match times {
-        Some(_) => ": other steps, such as `robust` and `power`, have no bounds",
-        None => "",
-    };
-    let found: Vec<String> = deviations.into_iter().chain(times).collect();
-    (!found.is_empty()).then(|| {
-        let message = format!(
-            "{}: what a model predicts for them is no measure of it; correct or drop them, or cap them with a `winsorize` step{bounds}",
-            found.join(", and ")
-        );
-        Warning::new(FAR_FROM_TRAINING_ROWS, message).with_key(STEPS)
-    })
+    let columns = columns.iter().map(|column| WarnedColumn::new(column));
+    let warning = Warning::new("one_row_is_the_variance", message).with_key(key);
+    warning.with_columns(columns.collect())
 }
 
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
@@ -461,7 +386,8 @@ fn rounded_target(
              apart there, its deviation is {deviation:.1e}; without `dataset.scale_target = false` it is stored by its distance \
              from the mean, in deviations, and reported in its own units"
         );
-        Warning::new("target_rounded", message).with_key("dataset.scale_target")
+        let warning = Warning::new("target_rounded", message).with_key("dataset.scale_target");
+        warning.with_columns(vec![WarnedColumn::new(column)])
     })
 }
 
@@ -476,7 +402,7 @@ fn numbers(artefact: &TransformArtefact, is_standardized: bool) -> Vec<Option<St
         let is_it = feature.category.is_none()
             && feature.name == feature.column
             && names.contains(&&feature.column) == is_standardized;
-        is_it.then(|| format!("`{}`", feature.name))
+        is_it.then(|| feature.name.clone())
     };
     artefact.features.iter().map(of).collect()
 }
@@ -495,8 +421,7 @@ fn dominated_target(
     let summary = moments.summary()?;
     let furthest = ends.map(|end| ((f64::from(end) - summary.mean) / summary.deviation).powi(2));
     let most = furthest[0].max(furthest[1]);
-    (rows >= ROWS && summary.deviation > 0.0 && most >= SHARE * rows)
-        .then(|| format!("the target `{column}`"))
+    (rows >= ROWS && summary.deviation > 0.0 && most >= SHARE * rows).then(|| column.clone())
 }
 
 #[cfg(test)]

@@ -15,17 +15,17 @@ use feedline_schemas::{
 use crate::{
     Error,
     pipeline::prepare::Build,
-    staging::{Ordered, Staged},
-    statistics::target_leakage::{self, Cells, Leak, SAMPLE_ROWS},
+    staging::Ordered,
+    statistics::target_leakage::{self, Cells, Leak},
     steps, transform, warnings,
 };
 
 impl Build<'_> {
-    /// Warns of features that give the target away. Those of series are made of the past, and a window that ends before the
+    /// Warns of features that give the target away in `sample`, some training rows. Those of series are made of the past, and a window that ends before the
     /// row of its target may well hold the target of its own rows.
     pub(in crate::pipeline) async fn target_leakage(
         &self,
-        staged: &Staged,
+        sample: &Arc<Vec<Ordered>>,
         artefact: &TransformArtefact,
     ) -> Result<Vec<Warning>, Error> {
         let is_ahead = self.sequence().is_some_and(|windows| windows.horizon > 0);
@@ -40,15 +40,12 @@ impl Build<'_> {
             return Ok(Vec::new());
         }
         let targets = self.spec.targets();
-        let columns: Vec<&str> = targets.clone().map(|t| t.column.as_str()).collect();
-        let wanted: Vec<&str> = names.iter().chain(&columns).copied().collect();
-        let sample = Arc::new(staged.some_train(&wanted, SAMPLE_ROWS).await?);
         let imputed = Arc::new(imputed_columns(artefact));
         let mut warnings = Vec::new();
         for target in targets {
             let of_target = names.iter().copied().chain([target.column.as_str()]);
             let all: Vec<String> = of_target.map(str::to_owned).collect();
-            let (sample, imputed) = (Arc::clone(&sample), Arc::clone(&imputed));
+            let (sample, imputed) = (Arc::clone(sample), Arc::clone(&imputed));
             let task = target.task;
             // It keeps a processor busy for a moment.
             let work = move || find(&all, &imputed, &sample, task);
@@ -98,7 +95,8 @@ fn find(
     Ok(found)
 }
 
-fn cells_of(name: &str, rows: &[Ordered]) -> Result<Cells, Error> {
+/// The cells of the column `name` in some rows.
+pub(super) fn cells_of(name: &str, rows: &[Ordered]) -> Result<Cells, Error> {
     let (mut numbers, mut texts) = (Vec::new(), Vec::new());
     for part in rows {
         if let Some(place) = part.numbers.place(name) {

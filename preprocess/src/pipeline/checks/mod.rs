@@ -11,6 +11,7 @@ pub(super) mod mixed_types;
 pub(super) mod new_rows;
 pub(super) mod repeated_hours;
 pub(super) mod row_numbers;
+pub(super) mod sampled_numbers;
 pub(super) mod splits;
 pub(super) mod text_versions;
 pub(super) mod train_values;

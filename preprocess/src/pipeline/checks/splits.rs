@@ -198,13 +198,13 @@ impl Build<'_> {
         groups: Option<GroupCounts>,
         filtered: &BTreeMap<String, u64>,
     ) -> Result<Option<Warning>, Error> {
-        let left_out = [reject_reason::GROUP_STRADDLES, reject_reason::EMBARGO];
-        let left_out = left_out.iter().filter_map(|reason| filtered.get(*reason));
+        let left_out = |reason: &str| filtered.get(reason).copied().unwrap_or(0);
         let sizes = SplitSizes {
             rows,
             groups,
             keeps_copies: self.spec.config.dedup == DedupMode::None,
-            left_out: left_out.sum(),
+            straddling: left_out(reject_reason::GROUP_STRADDLES),
+            embargoed: left_out(reject_reason::EMBARGO),
         };
         split::check_shares(&self.spec.config.split, sizes)
     }

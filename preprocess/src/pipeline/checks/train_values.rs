@@ -13,7 +13,10 @@ use feedline_schemas::{
     transform::InputKind,
 };
 
-use crate::{Error, fit::aggregate::Rows, pipeline::prepare::Build, staging::Staged};
+use crate::{
+    Error, fit::aggregate::Rows, pipeline::prepare::Build, schema::no_feature::NoFeatureReason,
+    staging::Staged,
+};
 
 /// Training rows of the first pass, before the count over all rows.
 const FIRST_ROWS: usize = 1000;
@@ -24,7 +27,7 @@ impl Build<'_> {
     pub(in crate::pipeline) async fn find_columns_without_values(
         &self,
         staged: &Staged,
-        left_out: &BTreeMap<String, &'static str>,
+        left_out: &BTreeMap<String, NoFeatureReason>,
     ) -> Result<BTreeMap<String, [u64; 2]>, Error> {
         let mut names = self.numbers_by_default();
         retain_empty(staged, &mut names).await?;

@@ -210,7 +210,7 @@ impl Build<'_> {
             return Ok(());
         };
         let reasons = rejects.firsts(&self.input.names).into_iter();
-        let rows = reasons.filter(|(reason, ..)| reason.starts_with(expectations::REASON));
+        let rows = reasons.filter(|(reason, ..)| reject_reason::is_expected(reason));
         let rows: Vec<_> = rows.collect();
         if found.is_empty() && (rows.is_empty() || expect.on_violation.is_reject()) {
             return Ok(());

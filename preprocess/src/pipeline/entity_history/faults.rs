@@ -35,19 +35,13 @@ pub(super) fn rejected(json: &str, takes_history: bool) -> Fault {
             "`{reason}`: another row of its entity at `{value}` counts, which has landed or is in the same file; to predict a \
              row that has landed, {advice}"
         );
-        return Fault {
-            reason: reason::ROW_REJECTED,
-            detail,
-        };
+        return Fault::new(reason::ROW_REJECTED, detail);
     }
     let of = match column.is_empty() {
         true => String::new(),
         false => format!("column `{column}`: "),
     };
-    Fault {
-        reason: reason::ROW_REJECTED,
-        detail: format!("`{reason}`: {of}`{value}`"),
-    }
+    Fault::new(reason::ROW_REJECTED, format!("`{reason}`: {of}`{value}`"))
 }
 
 pub(super) fn is_rejected(fault: &Fault) -> bool {
@@ -68,18 +62,13 @@ pub(super) fn no_place(time: Option<i64>) -> Fault {
         ),
         None => "its time cannot be read".to_owned(),
     };
-    Fault {
-        reason: reason::ROW_REJECTED,
-        detail,
-    }
+    Fault::new(reason::ROW_REJECTED, detail)
 }
 
 pub(super) fn incomplete(sequence: Sequence) -> Fault {
-    Fault {
-        reason: reason::INCOMPLETE_WINDOW,
-        detail: format!(
-            "fewer than {} of its entity follow one another up to it",
-            counted(sequence.length.into(), "usable row")
-        ),
-    }
+    let detail = format!(
+        "fewer than {} of its entity follow one another up to it",
+        counted(sequence.length.into(), "usable row")
+    );
+    Fault::new(reason::INCOMPLETE_WINDOW, detail)
 }

@@ -75,6 +75,8 @@ pub struct SeriesRows {
     rejected_before: u64,
     /// Time of the last row of its entity, and the rows of the past there that are rejected since another row counts.
     same_time: (Option<i64>, u64),
+    /// New rows that are rejected since another row of their time counts.
+    new_same_time: u64,
     /// True if a history may replace the landed rows.
     takes_history: bool,
     local_times: Option<LocalNewTimes>,
@@ -184,6 +186,7 @@ impl SeriesRows {
             starts: opened.starts,
             rejected_before: 0,
             same_time: (None, 0),
+            new_same_time: 0,
             takes_history: opened.takes_history,
             entities: opened.entities,
             absent: opened.absent,
@@ -280,6 +283,12 @@ impl SeriesRows {
         self.rejected_before
     }
 
+    /// New rows that are rejected since another row of their entity at their time counts; final after the last batch.
+    #[must_use]
+    pub const fn new_same_time(&self) -> u64 {
+        self.new_same_time
+    }
+
     /// The next rows, at least one; `None` at the end.
     ///
     /// # Errors
@@ -319,7 +328,7 @@ impl SeriesRows {
         let inputs = without(&batch, &self.unknown)?;
         let applied = self.transform.apply(&inputs)?;
         let bad = applied.bad.into_iter();
-        let bad = bad.map(|(row, reason, detail)| (row, Fault { reason, detail }));
+        let bad = bad.map(|(row, reason, detail)| (row, Fault::new(reason, detail)));
         let bad: BTreeMap<usize, Fault> = bad.collect();
         let inputs = inputs_of(&inputs, &self.transform)?;
         let unusual = UnusualCells::of(&inputs, &bad, &self.transform, applied.unknown)?;
@@ -367,6 +376,7 @@ impl SeriesRows {
             }
             return;
         }
+        self.new_same_time += u64::from(reject.is_some_and(has_same_time));
         given.kept = rows.kept.iter().map(|cells| text_of(cells, row)).collect();
         if given.fault.is_none() {
             given.cells = self.newest.of_window();

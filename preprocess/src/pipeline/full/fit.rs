@@ -12,15 +12,14 @@ use feedline_schemas::{
 use super::{FullBuild, stage::StagedDataset};
 use crate::{
     Error, TrainSplit, Transform,
-    fit::{CANNOT_FIT, NO_FEATURE, fit, fit_parts, fit_payload},
-    operators::join::Join,
+    fit::{FitSpec, fit, fit_parts, fit_payload},
     pass_progress::PassProgress,
     pipeline::{
         rows,
         tokenizer::{self, TokenizerFile},
         write_pass::Fitted,
     },
-    schema::landed_columns::shown,
+    schema::no_feature::NoFeatureReason,
     shards::shard_layout::ShardLayout,
     staging::Staged,
     tokenizer::Encoder,
@@ -28,14 +27,11 @@ use crate::{
     warnings,
 };
 
-/// Most columns that the error of a dataset without a feature names.
-const NAMED: usize = 5;
-
 /// The fitted transform of a dataset, and the columns that are no features.
 pub(super) struct FittedDataset {
     pub(super) fitted: Arc<Fitted>,
     /// Columns that are no features by default, with the reason of each.
-    pub(super) dropped_columns: BTreeMap<String, String>,
+    dropped_columns: BTreeMap<String, NoFeatureReason>,
     /// Those without a value in any training row, with the rows of validation and test that have one.
     without_values: BTreeMap<String, [u64; 2]>,
 }
@@ -43,6 +39,13 @@ pub(super) struct FittedDataset {
 impl FittedDataset {
     pub(super) fn artefact(&self) -> &TransformArtefact {
         self.fitted.transform.artefact()
+    }
+
+    /// Columns that are no features by default, each with the text of its reason.
+    pub(super) fn describe_dropped(&self) -> BTreeMap<String, String> {
+        let dropped = self.dropped_columns.iter();
+        let described = dropped.map(|(name, reason)| (name.clone(), reason.to_string()));
+        described.collect()
     }
 }
 
@@ -62,10 +65,8 @@ impl FullBuild<'_> {
             .find_columns_without_values(&staged.rows, &left_out);
         let without_values = Box::pin(without_values).await?;
         let reasons = without_values.keys();
-        left_out.extend(reasons.map(|name| (name.clone(), warnings::NO_TRAIN_VALUE)));
-        let fitted = self.fit(&staged.rows, &left_out).await;
-        let fitted = fitted.map_err(|error| mention_left_out(error, &left_out));
-        let fitted = fitted.map_err(|error| self.mention_join(error))?;
+        left_out.extend(reasons.map(|name| (name.clone(), NoFeatureReason::NoTrainValue)));
+        let fitted = self.fit(&staged.rows, &left_out).await?;
         Ok(FittedDataset {
             fitted: Arc::new(fitted),
             dropped_columns: self.build.dropped_columns(&left_out),
@@ -73,41 +74,30 @@ impl FullBuild<'_> {
         })
     }
 
-    /// Adds to an error of a column that cannot be fitted that a join brings it, and how many rows find a row there.
-    fn mention_join(&self, error: Error) -> Error {
-        let Error::Config { key, reason } = error else {
-            return error;
-        };
-        let is_of = |join: &Join| {
-            let mut columns = join.brought();
-            columns.any(|column| {
-                reason.starts_with(CANNOT_FIT)
-                    && reason.contains(&format!("column `{}`:", column.name))
-            })
-        };
-        let mut joins = self.build.spec.joins.iter().zip(&self.counts.joins);
-        let joined = joins.find(|(join, _)| is_of(join)).map(|(_, counts)| {
-            format!(
-                "; it is joined from source `{}`, in which {} of {} landed rows find a row",
-                counts.source,
-                counts.matched,
-                counts.matched + counts.unmatched
-            )
+    /// Transform to fit, without the columns in `left_out`.
+    fn fit_spec(&self, left_out: &BTreeMap<String, NoFeatureReason>) -> FitSpec {
+        let spec = &self.build.spec;
+        let joins = spec.joins.iter().zip(&self.counts.joins);
+        let joined = joins.flat_map(|(join, counts)| {
+            let columns = join.brought();
+            columns.map(move |column| (column.name.clone(), counts.clone()))
         });
-        Error::config(key, reason + &joined.unwrap_or_default())
+        FitSpec {
+            joined: joined.collect(),
+            ..spec.fit_spec(left_out)
+        }
     }
 
     /// Fits steps, target and tokenizer on the training split, without the columns in `left_out`.
     async fn fit(
         &self,
         staged: &Staged,
-        left_out: &BTreeMap<String, &'static str>,
+        left_out: &BTreeMap<String, NoFeatureReason>,
     ) -> Result<Fitted, Error> {
         let build = self.build;
         let train = TrainSplit::of(staged)?;
         let meter = PassProgress::new(&build.context.progress, "shards: fit", train.rows());
-        let left_out = left_out.keys().cloned().collect();
-        let spec = build.spec.fit_spec(&left_out);
+        let spec = self.fit_spec(left_out);
         let (mut tokenizer, mut tokens) = (None, None);
         if let (Some(document), Some(config)) = (build.spec.document(), &build.tokenizer.settings) {
             let column = &document.column;
@@ -221,22 +211,6 @@ impl FullBuild<'_> {
             (None, Some(_)) => Layout::Images { target },
             (None, None) => Layout::Dense { features, target },
         }
-    }
-}
-
-/// Adds to the error of a dataset without a feature the columns that the fit left out, with the reasons.
-fn mention_left_out(error: Error, left_out: &BTreeMap<String, &'static str>) -> Error {
-    let reasons = left_out.iter().take(NAMED);
-    let reasons = reasons.map(|(name, reason)| format!("`{}` {reason}", shown(name)));
-    let reasons: Vec<String> = reasons.collect();
-    match error {
-        Error::Config { key, reason } if reason == NO_FEATURE && !reasons.is_empty() => {
-            let reasons = reasons.join(", ");
-            let advice =
-                "list one in `dataset.categorical`, or set `dataset.kind` for images or documents";
-            Error::config(key, format!("{reason}: {reasons}; {advice}"))
-        }
-        other => other,
     }
 }
 

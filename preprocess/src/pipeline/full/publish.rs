@@ -89,7 +89,7 @@ impl FullBuild<'_> {
             kept: build.spec.kept.clone(),
             profile: beside.profile,
             additions: Vec::new(),
-            dropped_columns: fitted.dropped_columns.clone(),
+            dropped_columns: fitted.describe_dropped(),
             warnings: std::mem::take(&mut self.warnings),
             naive: written.naive,
             target,

@@ -107,6 +107,8 @@ async fn rows_that_landed_since_become_shards_behind_the_old_ones() {
 
     let report = build_with(&root, DATASET, 2).await.unwrap();
     let added = report.added.unwrap();
+    // The same row under another `id`, which no model sees, may be in another split.
+    assert!(added.equal_rows_not_compared);
     let good = 300 - bad(600..900);
     assert_eq!(
         (added.rows_in, added.duplicates, added.rejected),
@@ -970,4 +972,42 @@ async fn a_dataset_says_why_it_cannot_follow_a_merge_or_a_rewind() {
     let report = build_with(&root, DATASET, 2).await.unwrap();
     assert_eq!((report.anew, report.added.unwrap().rows_in), (None, 300));
     check(&root).await;
+}
+
+#[tokio::test]
+async fn appended_rows_that_equal_one_another_under_other_ids_are_warned_of() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let copy = |i: u64| {
+        let mut cells = row(i);
+        cells[0] = json!(10_000 + i);
+        cells
+    };
+    zone.batch(&rows(600..900)).await;
+    zone.batch(&(600..900).map(copy).collect::<Vec<_>>()).await;
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert!(report.added.is_some(), "{report:?}");
+    let found = report.warnings.iter().filter(|w| w.code == "equal_rows");
+    let found: Vec<&str> = found.map(|w| w.message.as_str()).collect();
+    assert_eq!(found.len(), 1, "{:?}", report.warnings);
+    assert!(
+        found[0].starts_with("in the rows appended last: "),
+        "{found:?}"
+    );
+    assert!(
+        found[0].contains("equal a training row in every feature"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_rebuild_by_other_settings_names_only_those_that_the_dataset_has() {
+    let root = Store::memory();
+    market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let unscaled = format!("{DATASET}scale_target = false\n");
+    let report = build_with(&root, &unscaled, 2).await.unwrap();
+    let why = "a key of `[dataset]` or the version of feedline has changed";
+    assert_eq!(report.anew.as_deref(), Some(why));
 }

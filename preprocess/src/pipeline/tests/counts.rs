@@ -208,7 +208,10 @@ async fn appended_rows_far_from_the_training_rows_are_warned_of_in_all_splits() 
         cells
     };
     for (scale, parts) in [
-        ("standardize", ["`x` (train)", "`x` (test)"]),
+        (
+            "standardize",
+            [" deviations in train)", " deviations in test)"],
+        ),
         ("robust", [" in train, ", " in the training rows before)"]),
     ] {
         let root = Store::memory();

@@ -73,6 +73,7 @@ async fn a_column_without_a_training_value_is_left_out_with_a_warning() {
         let warning = found.next().unwrap();
         assert_eq!(found.next(), None);
         assert_eq!(warning.key.as_deref(), Some("dataset.drop"));
+        assert!(warning.is_about("rare"), "{warning:?}");
         for part in [
             "no value in any of 1200 training rows: `rare` (3 validation rows and 1 test row have one)",
             "`dataset.drop`",

@@ -1,5 +1,6 @@
 //! Warnings of default decisions of a build, with figures and the key that changes each.
 
+mod extremes;
 mod no_rows;
 mod rows;
 
@@ -234,6 +235,10 @@ async fn columns_that_are_no_features_are_listed_with_the_reason() {
             "column `nothing` is no feature: it holds no value in any row; list it in `dataset.drop` to say that this is meant",
         ]
     );
+    let warned = of_code(&report, "columns_dropped").into_iter();
+    for (warning, column) in warned.zip(["name", "nothing"]) {
+        assert!(warning.is_about(column), "{warning:?}");
+    }
     // An explicit choice gives no warning.
     let chosen = report_of(&root, "target = \"y\"\nfeatures = [\"x\"]\n").await;
     assert!(chosen.dropped_columns.is_empty(), "{chosen:?}");

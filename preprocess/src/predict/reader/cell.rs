@@ -136,14 +136,26 @@ impl Input {
             Raw::Nested(what) => {
                 format!("column `{name}` is {what}, a number or text should be there")
             }
-            _ => format!(
-                "column `{name}` is {}, the value is {} `{}`",
-                self.written.noun().unwrap_or(self.landed.noun()),
-                raw.kind(),
-                raw.shown()
-            ),
+            _ => {
+                let is_float = self.landed == LandedAs::Float && self.written.noun().is_none();
+                let (limits, kind) = match is_float && raw.is_long_integer() {
+                    true => (
+                        ", which holds no integer beyond 2^53 exactly (`decimal` or `text` does)",
+                        "an integer",
+                    ),
+                    false => ("", raw.kind()),
+                };
+                format!(
+                    "column `{name}` is {}{limits}, the value is {kind} `{}`",
+                    self.written.noun().unwrap_or(self.landed.noun()),
+                    raw.shown()
+                )
+            }
         };
-        Fault::new(TYPE_CONFLICT, detail)
+        Fault {
+            is_unread_time: self.written.is_time() && matches!(raw, Raw::Text(_) | Raw::Cell(_)),
+            ..Fault::new(TYPE_CONFLICT, detail)
+        }
     }
 
     fn note_unread(&mut self, raw: &Raw<'_>) {

@@ -7,14 +7,25 @@ pub struct Fault {
     pub reason: &'static str,
     /// Location and details.
     pub detail: String,
+    /// True for a text in a column of timestamps that no format reads.
+    pub is_unread_time: bool,
 }
 
 impl Fault {
-    pub(super) fn new(reason: &'static str, detail: String) -> Self {
-        Self { reason, detail }
+    /// A fault that is no time of an unknown format.
+    #[must_use]
+    pub const fn new(reason: &'static str, detail: String) -> Self {
+        Self {
+            reason,
+            detail,
+            is_unread_time: false,
+        }
     }
 
     pub(super) fn at(self, place: &str) -> Self {
-        Self::new(self.reason, format!("{place}: {}", self.detail))
+        Self {
+            detail: format!("{place}: {}", self.detail),
+            ..self
+        }
     }
 }

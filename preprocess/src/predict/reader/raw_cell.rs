@@ -29,6 +29,18 @@ pub(super) enum Raw<'a> {
 }
 
 impl Raw<'_> {
+    /// Returns true for an integer beyond 2^53.
+    pub(super) fn is_long_integer(&self) -> bool {
+        let integer = match self {
+            Self::Int(value) => Some(i128::from(*value)),
+            Self::Digits(text) | Self::Cell(text) | Self::Written(_, text) => {
+                text.trim().parse().ok()
+            }
+            _ => None,
+        };
+        integer.is_some_and(|value: i128| value.unsigned_abs() > 1 << 53)
+    }
+
     /// The cell as text, to be carried along; none where there is no value.
     pub(super) fn carried(&self) -> Option<String> {
         match self {

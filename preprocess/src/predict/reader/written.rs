@@ -83,6 +83,11 @@ impl Written {
         Self { known, ..self }
     }
 
+    /// Returns true for a column of timestamps.
+    pub(super) const fn is_time(&self) -> bool {
+        self.dates.is_some()
+    }
+
     /// Returns the noun for the column's type, if that differs from the type it is read as.
     pub(super) fn noun(&self) -> Option<&'static str> {
         match &self.dates {

@@ -1,7 +1,7 @@
 use feedline_schemas::record::ColumnType::{Bool, Float64, Int64, Json, Null, Utf8};
 
 use super::*;
-use crate::testing::pipeline;
+use crate::{schema::no_feature::NoFeatureReason, testing::pipeline};
 
 const LANDED: [(&str, ColumnType); 8] = [
     ("price", Float64),
@@ -164,7 +164,8 @@ fn a_column_that_groups_is_a_category_that_stays() {
 #[test]
 fn columns_left_out_leave_their_steps_too() {
     let spec = resolved("target = \"price\"\nfeatures = [\"rooms\", \"town\"]").unwrap();
-    let fit = spec.fit_spec(&BTreeSet::from(["town".to_owned()]));
+    let left_out = [("town".to_owned(), NoFeatureReason::OwnTexts)];
+    let fit = spec.fit_spec(&left_out.into());
     assert_eq!(fit.inputs.len(), 1);
     assert_eq!(fit.steps.len(), 3);
 }

@@ -22,10 +22,8 @@ fn one_line(text: &str) -> String {
 
 fn check_with(limits: &QualityConfig, text: &str, expected: Option<&str>) {
     let found = fault(text, limits);
-    let reason = found
-        .as_ref()
-        .map(|(reason, _)| reason.strip_prefix(REASON).unwrap());
-    assert_eq!(reason, expected, "{found:?}: {text}");
+    let limit = found.as_ref().map(|(limit, _)| *limit);
+    assert_eq!(limit, expected, "{found:?}: {text}");
 }
 
 fn check(text: &str, expected: &str) {

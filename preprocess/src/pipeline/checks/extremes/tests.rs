@@ -2,7 +2,10 @@ use std::slice;
 
 use feedline_schemas::{expect::Expectations, transform::InputKind};
 
-use super::*;
+use super::{
+    far::{FarColumns, far_from_training_rows},
+    *,
+};
 use crate::warnings::with_appended;
 
 #[test]
@@ -150,14 +153,14 @@ fn a_number_far_beyond_those_of_the_training_rows_is_named_with_both() {
         extremes.add(cells);
         extremes
     };
-    let names = ["a", "b", "c", "d"].map(|name| Some(format!("`{name}`")));
-    let train = extremes(&[-20.0, 0.1, 5.0, 3.0]);
+    let names = ["a", "b", "c", "d"].map(|name| Some(name.to_owned()));
+    let train = TrainingNumbers::of(&extremes(&[-20.0, 0.1, 5.0, 3.0]), &[]);
     let test = extremes(&[-4e7, 999.0, 5000.0, 2999.0]);
     assert_eq!(
         test.beyond_training((&train, "train"), &names, Split::Test),
         [
-            "`a` (4.0e7 in test, 2.0e1 in train)",
-            "`c` (5.0e3 in test, 5.0e0 in train)"
+            WarnedColumn::with_found("a", "4.0e7 in test, 2.0e1 in train"),
+            WarnedColumn::with_found("c", "5.0e3 in test, 5.0e0 in train"),
         ]
     );
     // A standardized column has a bound of its own.
@@ -174,21 +177,27 @@ fn a_number_far_beyond_those_of_the_training_rows_is_named_with_both() {
 
 #[test]
 fn standardized_and_other_features_far_out_are_one_warning_also_of_appended_rows() {
-    let (far, beyond) = (
-        ["`a` (test)".to_owned()],
-        ["`b` (5.0e3 in test, 5.0e0 in train)".to_owned()],
-    );
-    assert_eq!(far_from_training_rows(&[], &[]), None);
-    let both = far_from_training_rows(&far, &beyond).unwrap();
+    let far = |others: &[WarnedColumn]| FarColumns {
+        standardized: vec![WarnedColumn::with_found("a", "90 deviations in test")],
+        others: others.to_vec(),
+        targets: Vec::new(),
+    };
+    let beyond = [WarnedColumn::with_found(
+        "b",
+        "5.0e3 in test, 5.0e0 in train",
+    )];
+    assert_eq!(far_from_training_rows(FarColumns::default()), None);
+    let both = far_from_training_rows(far(&beyond)).unwrap();
     assert_eq!(both.key.as_deref(), Some("dataset.step"));
     for part in [
-        "deviations from the mean of the training rows in `a` (test), and rows have numbers over 1000 times",
+        "range of the training rows in `a` (90 deviations in test), and rows have numbers over 1000 times",
         " in `b` (5.0e3 in test, 5.0e0 in train): what a model predicts",
         "`robust` and `power`, have no bounds",
     ] {
         assert!(both.message.contains(part), "{part}: {both:?}");
     }
-    let alone = far_from_training_rows(&far, &[]).unwrap();
+    assert!(both.is_about("a") && both.is_about("b"), "{both:?}");
+    let alone = far_from_training_rows(far(&[])).unwrap();
     assert!(!alone.message.contains("no bounds"), "{alone:?}");
 
     let appended = with_appended(slice::from_ref(&alone), vec![both.clone()]);
@@ -198,5 +207,6 @@ fn standardized_and_other_features_far_out_are_one_warning_also_of_appended_rows
         alone.message, both.message
     );
     assert_eq!(messages, [joined.as_str()]);
+    assert!(appended[0].is_about("b"), "{appended:?}");
     assert_eq!(with_appended(&appended, Vec::new()), [alone]);
 }

@@ -128,6 +128,12 @@ async fn landed_rows_that_new_ones_replace_are_no_rejected_past() {
             let mut rows = Box::pin(rows).await.unwrap();
             while rows.next().await.unwrap().is_some() {}
             assert_eq!(rows.rejected_before(), expected, "{rule} {name}");
+            let is_rejected = (rule, name) == ("first", "same");
+            assert_eq!(
+                rows.new_same_time(),
+                u64::from(is_rejected),
+                "{rule} {name}"
+            );
         }
     }
 }

@@ -28,6 +28,7 @@ fn numbers_of_a_query_are_read_by_the_number_format_of_its_sources() {
     assert_eq!(bad[&2].reason, "type_conflict");
     let detail = "column `size` is number, the value is text `\"1.5\"`";
     assert!(bad[&2].detail.contains(detail), "{}", bad[&2].detail);
+    assert!(!bad[&2].is_unread_time);
 }
 
 #[test]
@@ -61,6 +62,25 @@ fn timestamps_of_a_query_are_the_categories_that_they_were_in_the_build() {
         assert_eq!(bad, BTreeMap::new(), "{format:?}");
         assert_eq!(bits(&x[..3]), bits(&expected), "{format:?}");
     }
+}
+
+#[test]
+fn a_text_that_is_no_time_is_marked_beside_its_reason() {
+    let columns = [("at", ColumnType::Timestamp), ("price", Float64)];
+    let rows = (0..200_i32).map(|i| vec![json!(i64::from(i % 4)), json!(f64::from(i))]);
+    let dataset = "sources = [\"a\"]\ntarget = \"price\"\n";
+    let built = built(&columns, dataset, rows.collect());
+    let reading = RowsReading {
+        landed: BTreeMap::from([("at".to_owned(), ColumnType::Timestamp)]),
+        contracts: vec![ContractConfig::default()],
+        ..reading(FileFormat::Ndjson, 10)
+    };
+    let rows = "{\"at\":\"1970-01-01T00:00:00Z\"}\n{\"at\":\"soon\"}\n{\"at\":7}\n";
+    let (_, bad, _) = read_with(&built.transform, rows.into(), &reading).unwrap();
+    let found = bad.iter();
+    let found = found.map(|(row, fault)| (*row, fault.reason, fault.is_unread_time));
+    let expected = [(1, "type_conflict", true), (2, "type_conflict", false)];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
 }
 
 #[test]
