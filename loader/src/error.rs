@@ -69,7 +69,8 @@ pub enum Error {
     },
     /// The split has no samples.
     #[error(
-        "split `{split}` of dataset `{url}` has no samples; give it a larger fraction in `[dataset.split]`, or add data"
+        "split `{split}` of dataset `{url}` has no samples; change `[dataset.split]` so that rows get into it, such as by a larger \
+         fraction, or by other boundaries or conditions where it has none, or add data"
     )]
     EmptySplit {
         /// URL of the folder.

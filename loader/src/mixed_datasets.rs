@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use feedline_schemas::{
-    count::counted,
+    count::{counted, first_of},
     manifest::TargetKind,
     transform::{FittedStep, FittedTarget, TransformArtefact},
 };
@@ -287,12 +287,8 @@ fn step_name(step: &FittedStep) -> String {
 
 /// Some names as text, in their order.
 fn listed(names: &[&str]) -> String {
-    let first = names.iter().take(NAMED).map(|name| format!("`{name}`"));
-    let first: Vec<String> = first.collect();
-    match names.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let names = names.iter().map(|name| format!("`{name}`"));
+    first_of(&names.collect::<Vec<_>>(), NAMED)
 }
 
 fn refusal(first: &str, second: &str, difference: &str, advice: &str) -> Error {

@@ -66,6 +66,8 @@ pub(crate) struct Backend {
     pub(crate) device: Device,
     /// Name for people, such as `NVIDIA H200 (cuda:0)`.
     pub(crate) name: String,
+    /// The same without its number, such as `NVIDIA H200`: devices of one model compute alike.
+    pub(crate) model: String,
     /// Kind and number.
     pub(crate) kind: DeviceKind,
     /// Free bytes of a GPU's memory, where it reports them.
@@ -78,6 +80,7 @@ impl Backend {
         Self {
             device: Device::flex(),
             name: "cpu".to_owned(),
+            model: "cpu".to_owned(),
             kind: DeviceKind::Processor,
             memory_bytes: None,
         }

@@ -220,13 +220,14 @@ pub enum Error {
     },
     /// The stop flag was set, and the folder of the run was too slow to save everything.
     #[error(
-        "training was interrupted after step `{step}`, and its checkpoint could not be written in time; {kept}"
+        "training was interrupted after step `{step}`, and its checkpoint could not be written in time; {advice}",
+        advice = resume_or_restart(.kept.as_ref())
     )]
     InterruptedUnsaved {
         /// Steps taken.
         step: Step,
-        /// Checkpoint that exists to resume from.
-        kept: String,
+        /// Checkpoint that exists to resume from, if any does.
+        kept: Option<KeptCheckpoint>,
         /// Error of the write.
         source: Box<Self>,
     },
@@ -334,6 +335,25 @@ pub enum Error {
     Contract(#[from] ContractError),
 }
 
+/// Checkpoint that an interrupted training can be resumed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCheckpoint {
+    /// Its file.
+    pub url: String,
+    /// Steps taken before it.
+    pub step: Step,
+}
+
+/// Way to continue an interrupted training, at the end of a message.
+fn resume_or_restart(kept: Option<&KeptCheckpoint>) -> String {
+    match kept {
+        Some(KeptCheckpoint { url, step }) => {
+            format!("resume from `{url}`, which is after step `{step}`")
+        }
+        None => "none was written before, so start it again".to_owned(),
+    }
+}
+
 impl Classified for Error {
     fn kind(&self) -> ErrorKind {
         match self {
@@ -407,6 +427,17 @@ mod tests {
             seconds: 10,
         };
         assert!(slow.may_pass());
+    }
+
+    #[test]
+    fn an_interrupted_training_without_any_checkpoint_is_started_again() {
+        let error = Error::InterruptedUnsaved {
+            step: Step::new(7),
+            kept: None,
+            source: Box::new(Error::Busy { url: String::new() }),
+        };
+        let end = "in time; none was written before, so start it again";
+        assert!(error.to_string().ends_with(end), "{error}");
     }
 
     #[test]

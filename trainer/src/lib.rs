@@ -68,7 +68,7 @@ pub use crate::{
     checkpoint::export::{ExportOptions, ExportedWeights, export, export_run},
     config::settings::{check, check_device, check_kind},
     data::loaders::{check_loader, open_training, settled},
-    error::Error,
+    error::{Error, KeptCheckpoint},
     evaluation::evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
     model::{
         init::split as weights_file,

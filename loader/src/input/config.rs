@@ -98,6 +98,23 @@ impl InputConfig {
             _ => Ok(()),
         }
     }
+
+    /// Refuses a target of documents, whose token ids are in column `tokens`.
+    ///
+    /// # Errors
+    /// The setting that names a target, with what to do.
+    pub(super) fn check_documents(&self, tokens: &str) -> Result<(), String> {
+        let is_target = self.target.is_some_and(|kind| kind != TargetKind::None);
+        let setting = match (&self.columns.y, is_target) {
+            (Some(_), _) => "columns.y",
+            (None, true) => "target",
+            (None, false) => return Ok(()),
+        };
+        Err(format!(
+            "`{setting}` asks for a target, and its rows are documents of the token ids in column `{tokens}`, which have none; \
+             remove the setting, or name the numbers to read as rows in `columns.x`"
+        ))
+    }
 }
 
 /// A format of datasets.
@@ -125,7 +142,7 @@ pub enum InputFormat {
 pub struct ColumnMap {
     /// Numbers, in the order of the elements of a row: scalars, or lists of one fixed length; in WebDataset, keys of the
     /// `json` member. Default: the features of an export of feedline; else all numeric columns but the target, the key and
-    /// those that are called `_feedline_*` or `*__landed`, in the dataset's order.
+    /// those that are called `_feedline_*`, `*__landed` or, by pandas, `__index_level_*`, in the dataset's order.
     pub x: Vec<String>,
     /// Target. Default: that of an export of feedline; else the first of `y`, `label`, `target` and `cls` that exists. In WebDataset, the extension of the
     /// member, or the key in its `json` member, also as `json.KEY`; default the member `cls`, or the first of these keys

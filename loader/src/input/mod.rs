@@ -33,10 +33,11 @@ use std::sync::Arc;
 
 use feedline_schemas::{
     config::ImageBackground,
+    count::counted,
     ids::Hash128,
     manifest::{Manifest, Split},
 };
-use feedline_storage::Store;
+use feedline_storage::{Listed, Store};
 
 use crate::{
     Error,
@@ -120,7 +121,7 @@ impl OpenedSplit {
     ) -> Result<Self, Error> {
         let choice = split.into();
         let warnings = Arc::new(Warnings::new(store.url()));
-        let found = find(store, choice, config.format).await?;
+        let found = find(store, choice, config.format, &warnings).await?;
         let bad = config.bad_values;
         let (
             format,
@@ -145,8 +146,9 @@ impl OpenedSplit {
         if !left_out.is_empty() {
             let names = splits::list(left_out.iter().map(String::as_str));
             warnings.add(&format!(
-                "split `{split}` is read, and {} files whose names mention no split are not: {names}",
-                left_out.len()
+                "split `{split}` is read, without {} whose names mention no split or several: {names}; name them after their \
+                 split, or move them to a folder of their own and give that as the URL",
+                counted(left_out.len() as u64, "file")
             ));
         }
         if let Some(missing) = splits::missing_parts(files.iter().map(|file| file.path.as_str())) {
@@ -423,6 +425,14 @@ impl ForeignFormat {
     /// In the order in which they are looked for.
     const ALL: [Self; 3] = [Self::Mds, Self::Parquet, Self::WebDataset];
 
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mds => "MDS",
+            Self::Parquet => "Parquet",
+            Self::WebDataset => "WebDataset",
+        }
+    }
+
     fn is_asked_for(self, format: InputFormat) -> bool {
         match format {
             InputFormat::Detect => true,
@@ -459,6 +469,7 @@ async fn find(
     store: &Store,
     choice: SplitChoice,
     format: InputFormat,
+    warnings: &Warnings,
 ) -> Result<FoundContent, Error> {
     let storage = |source| Error::Storage {
         url: store.url(),
@@ -490,6 +501,19 @@ async fn find(
         if files.is_empty() {
             continue;
         }
+        if kind == ForeignFormat::Parquet
+            && let Some(table) = table_format(&listed)
+        {
+            let reason = opened::of_table(table);
+            if format == InputFormat::Detect {
+                let reason = format!("{reason}, or set `format` to read all of them");
+                return Err(Error::NoDataset { url, reason });
+            }
+            warnings.add(&reason);
+        }
+        if format == InputFormat::Detect {
+            warn_of_other_formats(kind, &listed, warnings);
+        }
         let mut chosen = splits::choose(&url, files, choice)?;
         if kind == ForeignFormat::Mds {
             chosen.folder = folder_of_index(&url, &chosen)?;
@@ -501,6 +525,37 @@ async fn find(
         url,
         reason: opened::absent(format, listed.is_empty()),
     })
+}
+
+/// Format of the table that a folder has a log of, which names those of its files that count.
+fn table_format(listed: &[Listed]) -> Option<&'static str> {
+    let format_of = |path: &str| {
+        let mut folders = splits::folder_of(path).split('/');
+        let is_iceberg =
+            path.ends_with(".metadata.json") && folders.clone().next_back() == Some("metadata");
+        match folders.any(|folder| folder == "_delta_log") {
+            true => Some("Delta Lake"),
+            false => is_iceberg.then_some("Iceberg"),
+        }
+    };
+    listed.iter().find_map(|file| format_of(&file.path))
+}
+
+/// Warns of files of other formats than the one that is read because it is looked for first.
+fn warn_of_other_formats(read: ForeignFormat, listed: &[Listed], warnings: &Warnings) {
+    let others = ForeignFormat::ALL.into_iter().filter(|kind| *kind != read);
+    for other in others {
+        let paths = listed.iter().map(|file| file.path.as_str());
+        let paths: Vec<&str> = paths.filter(|path| other.has(path)).collect();
+        if !paths.is_empty() {
+            warnings.add(&format!(
+                "it is read as {}, and its files of {} are not read: {}; set `format` to read those",
+                read.as_str(),
+                other.as_str(),
+                splits::list(paths.iter().copied())
+            ));
+        }
+    }
 }
 
 /// The folder of the one index of a split.

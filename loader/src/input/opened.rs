@@ -36,6 +36,15 @@ pub(super) fn below(url: &str) -> String {
     )
 }
 
+/// Reason that the rows of a folder with a table of `format` are no dataset by default, and advice: its log names the files
+/// that count.
+pub(super) fn of_table(format: &str) -> String {
+    format!(
+        "it is a table of {format}, whose log names the files that count, and all `*.parquet` are read, also those that the \
+         table has replaced or deleted; write its current rows as Parquet to another folder"
+    )
+}
+
 /// Part that a folder lacks to be a dataset, and advice.
 pub(super) fn absent(format: InputFormat, is_empty: bool) -> String {
     let lacks = match format {

@@ -87,7 +87,9 @@ impl Parquet {
             .buffered(OPEN_READS)
             .try_collect()
             .await?;
-        let Some((first, _)) = read.iter().find(|(m, _)| m.metadata().num_row_groups() > 0) else {
+        let mut of_files = (0_u32..).zip(&read);
+        let with_rows = of_files.find(|(_, (metadata, _))| has_rows(metadata));
+        let Some((first_file, (first, _))) = with_rows else {
             return Err(Error::File {
                 url: store.url_of(folder),
                 reason: "none of its files has a row".into(),
@@ -111,7 +113,8 @@ impl Parquet {
         let mut blocks = Vec::with_capacity(read.len());
         for (file, (metadata, hash)) in (0..).zip(read) {
             let footer = select(&wanted, metadata, hash).map_err(|difference| {
-                foreign.refuse(file, format!("{difference} in `{}`", foreign.url(0)))
+                let first = foreign.url(first_file);
+                foreign.refuse(file, format!("{difference} in `{first}`"))
             })?;
             let sizes = block_sizes(&footer, &record, foreign.file(file).bytes);
             blocks.push(sizes.map_err(|reason| foreign.refuse(file, reason))?);
@@ -336,6 +339,12 @@ async fn read_footer(
     Ok((metadata, Hash128::of(&footer)))
 }
 
+/// Returns true if a file has a row, and not only a schema or empty row groups.
+fn has_rows(metadata: &ArrowReaderMetadata) -> bool {
+    let mut groups = metadata.metadata().row_groups().iter();
+    groups.any(|group| group.num_rows() > 0)
+}
+
 /// Roles of the columns that the footer of an export names, as JSON.
 fn roles_in(metadata: &ArrowReaderMetadata) -> Option<&str> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
@@ -350,7 +359,7 @@ fn check_same_roles(
     named: Option<&str>,
 ) -> Result<(), Error> {
     for (file, (metadata, _)) in (0..).zip(read) {
-        if metadata.metadata().num_row_groups() > 0 && roles_in(metadata) != named {
+        if has_rows(metadata) && roles_in(metadata) != named {
             let reason = format!(
                 "it names other columns as features and target in `{ROLES}` than the first file does: it is of another export; \
                  read each export by itself, or name the columns in `columns`"

@@ -12,11 +12,13 @@ use super::{config::InputConfig, names::TARGETS, splits::list, warnings::Warning
 const OWN: &str = "_feedline_";
 /// End of the names of landed values beside a column of the model.
 const LANDED: &str = "__landed";
+/// Beginning of the names of columns in which pandas stores the index of a table.
+const PANDAS_INDEX: &str = "__index_level_";
 
 /// Returns true if a column of this name is no feature unless the settings name it: it identifies a row, or has the landed
 /// value of another column, which may be the target.
 pub(super) fn is_never_feature(name: &str) -> bool {
-    name.starts_with(OWN) || name.ends_with(LANDED)
+    name.starts_with(OWN) || name.ends_with(LANDED) || name.starts_with(PANDAS_INDEX)
 }
 
 /// The settings, with the columns that an export names in place of those that the settings do not. `text` is what the files
@@ -131,9 +133,30 @@ pub(super) fn warn_of_own_names<'a>(numbers: impl Iterator<Item = &'a str>, warn
     let own: Vec<&str> = numbers.filter(|name| is_never_feature(name)).collect();
     if !own.is_empty() {
         warnings.add(&format!(
-            "columns {} are no features: feedline calls keys, origins and landed values so; name those to read in \
-             `columns.x`",
+            "columns {} are no features: keys, origins and landed values of feedline and the index of pandas are called so; \
+             name those to read in `columns.x`",
             list(own.into_iter())
+        ));
+    }
+}
+
+/// Warns of columns that are not read, where the settings do not say which are.
+pub(super) fn warn_of_unread(read: &[&str], unread: &[&str], warnings: &Warnings) {
+    if !unread.is_empty() {
+        warnings.add(&format!(
+            "columns {} are read, and {} are not; name those to read in `columns`",
+            list(read.iter().copied()),
+            list(unread.iter().copied())
+        ));
+    }
+}
+
+/// Warns of a target that is one of the features `x`, which the settings name.
+pub(super) fn warn_of_target_in_features(y: &str, x: &[String], warnings: &Warnings) {
+    if x.iter().any(|name| name == y) {
+        warnings.add(&format!(
+            "the target `{y}` is also a feature, so that a model is given what it is to predict; take it out of `columns.x`, or \
+             name another target in `columns.y`"
         ));
     }
 }

@@ -48,7 +48,7 @@ use super::{
     names::{TARGETS, UNKNOWN_CLASSES},
     opened::OpenedInput,
     record::RowContent,
-    roles::{class_names, complete_columns, image_background},
+    roles::{class_names, complete_columns, image_background, warn_of_target_in_features},
     splits::list,
     warnings::Warnings,
 };
@@ -113,7 +113,7 @@ impl WebDataset {
         let text = named.as_ref().map(|text| String::from_utf8_lossy(text));
         let chosen = complete_columns(config, text.as_deref(), warnings).map_err(refuse)?;
         let classes = class_names(&chosen, text.as_deref());
-        let wanted = members_to_read(&config.columns, &chosen.columns).map_err(refuse)?;
+        let wanted = members_to_read(&config.columns, &chosen).map_err(refuse)?;
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
         let indices: Vec<ArchiveIndex> = stream::iter(scans)
@@ -229,6 +229,13 @@ fn target(
             "`{in_json}` of its `{samples}` samples have their label in `json` and others in `cls`; name one in `columns.y`"
         ));
     }
+    let keys = json_keys(indices);
+    if keys.len() > 1 {
+        return Err(format!(
+            "its samples have their label in `json` under different keys, {}; name one in `columns.y`",
+            list(keys.into_iter())
+        ));
+    }
     if let (0, Some(name)) = (labelled, named) {
         return Err(format!(
             "no sample has a member or a key in `json` called `{name}`, which `columns.y` names; its members are {}",
@@ -253,7 +260,7 @@ fn target(
         (_, Some(asked)) => Ok(asked),
         (_, None) if is_fraction => Ok(TargetKind::Regression),
         (_, None) => Ok(TargetKind::Classification {
-            classes: u32::try_from(most + 1).unwrap_or(UNKNOWN_CLASSES),
+            classes: u32::try_from(most.saturating_add(1)).unwrap_or(UNKNOWN_CLASSES),
         }),
     }
 }
@@ -287,7 +294,9 @@ impl SampleDecoder {
 ///
 /// # Errors
 /// A message for columns that samples cannot have.
-fn members_to_read(named: &ColumnMap, chosen: &ColumnMap) -> Result<SampleMembers, String> {
+fn members_to_read(named: &ColumnMap, chosen: &InputConfig) -> Result<SampleMembers, String> {
+    let reads_labels = chosen.target != Some(TargetKind::None);
+    let chosen = &chosen.columns;
     let reads_rows = !chosen.x.is_empty();
     let unknown = [
         ("tokens", named.tokens.is_some()),
@@ -309,6 +318,7 @@ fn members_to_read(named: &ColumnMap, chosen: &ColumnMap) -> Result<SampleMember
     }
     Ok(SampleMembers {
         image: named.image.clone(),
+        reads_labels,
         // An export has its target in the `json` member, whatever its name is.
         label: named
             .y
@@ -357,7 +367,14 @@ fn check_same_roles(
 /// Numbers of a row; 0 where images are read.
 fn width(indices: &[ArchiveIndex]) -> Result<usize, String> {
     let mut widths = indices.iter().filter_map(|index| index.width);
-    let first = widths.next().unwrap_or(0);
+    let Some(first) = widths.next() else {
+        return Ok(0);
+    };
+    if first == 0 {
+        return Err(
+            "the lists that `columns.x` names are empty, so its rows have no numbers".into(),
+        );
+    }
     match widths.find(|width| *width != first) {
         None => Ok(first),
         Some(other) => Err(format!(
@@ -370,6 +387,12 @@ fn width(indices: &[ArchiveIndex]) -> Result<usize, String> {
 fn members(indices: &[ArchiveIndex]) -> BTreeSet<&str> {
     let all = indices.iter().flat_map(|index| &index.extensions);
     all.map(String::as_str).collect()
+}
+
+/// Keys of the labels that are read from `json` members, though none is asked for.
+fn json_keys(indices: &[ArchiveIndex]) -> BTreeSet<&'static str> {
+    let keys = indices.iter().flat_map(|index| &index.labels.json_keys);
+    keys.copied().collect()
 }
 
 /// Says what was decided about members that are not named.
@@ -388,10 +411,17 @@ fn say(
             list(TARGETS.iter().copied())
         ));
     }
-    if target != TargetKind::None && indices.iter().any(|index| index.labels.in_json > 0) {
-        warnings.add(
-            "labels are read from the `json` members; name the key in `columns.y`, or set `target` to none",
-        );
+    let in_json = json_keys(indices).pop_first();
+    if let Some(key) = in_json {
+        warnings.add(&format!(
+            "labels are read from the `json` members, where their key is `{key}`; name the key in `columns.y`, or set `target` \
+             to none"
+        ));
+    }
+    let named = wanted.label.as_deref();
+    let named = named.map(|label| label.strip_prefix("json.").unwrap_or(label));
+    if let (Some(row), Some(y)) = (&wanted.row, named.or(in_json)) {
+        warn_of_target_in_features(y, &row.x, warnings);
     }
     if wanted.image.is_some() || wanted.row.is_some() {
         return;

@@ -41,8 +41,8 @@ async fn an_absent_or_empty_split_is_named() {
         assert_eq!(
             error.to_string(),
             format!(
-                "split `{split}` of dataset `{}` has no samples; give it a larger fraction in `[dataset.split]`, or \
-                 add data",
+                "split `{split}` of dataset `{}` has no samples; change `[dataset.split]` so that rows get into it, such as by a \
+                 larger fraction, or by other boundaries or conditions where it has none, or add data",
                 store.url()
             )
         );

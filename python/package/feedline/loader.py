@@ -126,8 +126,9 @@ class Loader:
         columns: for formats other than our own, which columns are read, by what they are used as: a dict with any of
             `"x"` (a list of names; of WebDataset keys of the `json` member), `"y"`, `"image"`, `"tokens"` and `"key"`. By
             default an export of feedline has the features, the target and the key of its dataset. Of other files numeric
-            columns are `x`, but those called `_feedline_*` or `*__landed`, and `y`, `label`, `target` or `cls` is the target;
-            without one of these there is a warning, and several are an error unless `"y"` names one.
+            columns are `x`, but those called `_feedline_*`, `*__landed` or `__index_level_*` (pandas), and `y`, `label`,
+            `target` or `cls` is the target; without one of these there is a warning, and several are an error unless `"y"`
+            names one.
             Of an export with several targets one is read, which `"y"` must name.
         target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
             type of the column decides.

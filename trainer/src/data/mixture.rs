@@ -20,7 +20,7 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     config::{loader_keys::in_section, values::at_least_zero},
     data::{
-        shared_rows::{self, OtherDataset},
+        shared_rows::{self, OtherDataset, SharedRows},
         transform_artefact::read_transform,
     },
     error::{Error, config as wrong},
@@ -34,6 +34,15 @@ const SOURCES_MAX: usize = 1 << 12;
 /// Reason why rows of a dataset with a source of the same name cannot be compared by their keys.
 const NO_SHARED_KEYS: &str = "their rows have no keys in common, as where other columns or ids make up a row or \
                               `dataset.dedup_ignore` differs";
+
+/// Key of the datasets of a mixture.
+const KEY: &str = "train.mixture.sources";
+
+/// Code of the warning of datasets that share rows, or names of sources, with the one that is measured.
+const SHARES_SOURCES: &str = "mixture_shares_sources";
+
+/// Code of the warning of rows that were not compared.
+const NOT_COMPARED: &str = "mixture_not_compared";
 
 /// Checks every value of `mixture` that needs no dataset.
 ///
@@ -153,26 +162,50 @@ pub(crate) async fn leak_warning(
             manifest,
         });
     }
-    let message = match shared_rows::find(dataset, manifest, &others).await {
+    if others.is_empty() {
+        return Ok(None);
+    }
+    let compared = shared_rows::find(dataset, manifest, &others).await;
+    let warning = of_comparison(manifest, &others, compared);
+    if let Some(warning) = &warning {
+        tracing::warn!(code = warning.code, key = KEY, "{}", warning.message);
+    }
+    Ok(warning)
+}
+
+/// The warning of the rows that other datasets of a mixture share with those that are measured, or that they were not compared.
+fn of_comparison(
+    manifest: &Manifest,
+    others: &[OtherDataset],
+    compared: Result<SharedRows<'_>, String>,
+) -> Option<Warning> {
+    let (code, message) = match compared {
         Ok(found) => {
             let of_names = of_source_names(manifest, found.not_comparable, NO_SHARED_KEYS);
             let messages = [of_rows(&found.shared), of_names].into_iter().flatten();
             let messages: Vec<String> = messages.collect();
-            (!messages.is_empty()).then(|| messages.join("; "))
+            if messages.is_empty() {
+                return None;
+            }
+            (SHARES_SOURCES, messages.join("; "))
         }
         Err(reason) => {
-            tracing::warn!(
-                key = "train.mixture.sources",
-                reason,
-                "training rows of the mixture's other datasets were not compared with the rows that are measured"
-            );
-            of_source_names(manifest, &others, "their splits were not compared")
+            let of_names = format!("their splits were not compared, since {reason}");
+            match of_source_names(manifest, others, &of_names) {
+                Some(message) => (SHARES_SOURCES, message),
+                None => (NOT_COMPARED, not_compared(&reason)),
+            }
         }
     };
-    Ok(message.map(|message| {
-        tracing::warn!(key = "train.mixture.sources", "{message}");
-        Warning::new("mixture_shares_sources", message).with_key("train.mixture.sources")
-    }))
+    Some(Warning::new(code, message).with_key(KEY))
+}
+
+/// The message that it is not known whether other datasets, of other sources, have rows that are measured.
+fn not_compared(reason: &str) -> String {
+    format!(
+        "training rows of the other datasets of the mixture were not compared with the rows of the validation and test split that \
+         measure, since {reason}; if datasets may have equal rows, build them as one dataset"
+    )
 }
 
 /// The message about the datasets that train on rows which are measured, if there are any.
@@ -491,5 +524,24 @@ mod tests {
         ] {
             assert!(found.contains(part), "{part}: {found}");
         }
+        let not_compared = |names: &[&str]| {
+            let reason = Err("there are too many".to_owned());
+            of_comparison(&own, &[other(names)], reason).unwrap()
+        };
+        for (names, code) in [
+            (&["rows"], "mixture_shares_sources"),
+            (&["elsewhere"], "mixture_not_compared"),
+        ] {
+            let warning = not_compared(names);
+            assert_eq!(warning.code, code);
+            assert!(
+                warning.message.contains("not compared")
+                    && warning.message.contains("since there are too many"),
+                "{}",
+                warning.message
+            );
+        }
+        let nothing = of_comparison(&own, &[other(&["rows"])], Ok(SharedRows::default()));
+        assert_eq!(nothing, None);
     }
 }

@@ -65,6 +65,9 @@ pub(super) async fn find<'a>(
     manifest: &Manifest,
     others: &'a [OtherDataset],
 ) -> Result<SharedRows<'a>, String> {
+    if !MEASURED.into_iter().any(|split| has_rows(manifest, split)) {
+        return Ok(SharedRows::default());
+    }
     check_size(manifest, others)?;
     let compared = compare(dataset, manifest, others).await;
     compared.map_err(|error| error.to_string())

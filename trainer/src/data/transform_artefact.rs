@@ -1,8 +1,9 @@
 //! Transform artefact of a dataset: its file, and the warning of columns that it encodes by the target.
 
 use feedline_schemas::{
+    count::first_counted,
     manifest::Manifest,
-    report::Warning,
+    report::{NAMED_COLUMNS, WarnedColumn, Warning},
     transform::{FittedStep, TransformArtefact},
 };
 use feedline_storage::Store;
@@ -42,16 +43,19 @@ pub(crate) fn encoded_by_target(artefact: &TransformArtefact) -> Option<Warning>
         _ => &[],
     });
     let encoded = columns.filter(|column| column.outcomes.is_some());
-    let columns: Vec<String> = encoded.map(|column| format!("`{}`", column.name)).collect();
+    let columns: Vec<WarnedColumn> = encoded
+        .map(|column| WarnedColumn::new(&column.name))
+        .collect();
     if columns.is_empty() {
         return None;
     }
+    let names = columns.iter().map(|column| format!("`{}`", column.name));
     let message = format!(
         "categories of {} are encoded by the target: training rows have out-of-fold numbers, rows of other splits those of \
          all training rows, so metrics of the training split are not the ones that the model would have there with the \
          numbers it predicts from",
-        columns.join(", ")
+        first_counted(&names.collect::<Vec<_>>(), NAMED_COLUMNS, "column")
     );
     let warning = Warning::new("target_encoded_training_rows", message);
-    Some(warning.with_key("dataset.step"))
+    Some(warning.with_columns(columns).with_key("dataset.step"))
 }

@@ -79,7 +79,7 @@ fn cuda(ordinal: u32) -> Result<Backend, String> {
     let absent = |what: &str| format!("no GPU: {what}");
     let open =
         Cuda::open(ordinal as usize).and_then(|cuda| Ok((cuda.name()?, cuda.free_bytes().ok())));
-    let (name, memory_bytes) = open.map_err(|error| match error {
+    let (model, memory_bytes) = open.map_err(|error| match error {
         feedline_loader::Error::NoDevice { reason } => absent(&format!(
             "{reason}; install the driver, or choose one of the GPUs that `nvidia-smi` lists"
         )),
@@ -101,7 +101,8 @@ fn cuda(ordinal: u32) -> Result<Backend, String> {
     }
     Ok(Backend {
         device: Device::cuda(ordinal as usize),
-        name: format!("{name} (cuda:{ordinal})"),
+        name: format!("{model} (cuda:{ordinal})"),
+        model,
         kind: DeviceKind::Cuda(ordinal),
         memory_bytes,
     })

@@ -52,11 +52,12 @@ mod found {
                 count => format!("no adapter {number}: there are {count}; use `wgpu:0` to `wgpu:{}`", count - 1),
             });
         };
-        let name = device.identity().map(|identity| identity.name);
-        let name = name.unwrap_or_else(|| "adapter".to_owned());
+        let model = device.identity().map(|identity| identity.name);
+        let model = model.unwrap_or_else(|| "adapter".to_owned());
         Ok(Backend {
             device: device.clone(),
-            name: format!("{name} (wgpu:{number})"),
+            name: format!("{model} (wgpu:{number})"),
+            model,
             kind: DeviceKind::Wgpu(number),
             memory_bytes: None,
         })

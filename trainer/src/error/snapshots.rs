@@ -9,7 +9,7 @@ use feedline_schemas::{
 };
 use feedline_testkit::error_texts::{Texts, variants};
 
-use super::Error;
+use super::{Error, KeptCheckpoint};
 
 #[test]
 fn the_texts_of_all_errors_are_those_of_the_snapshot() {
@@ -134,10 +134,10 @@ fn of_training() -> Vec<Error> {
         },
         Error::InterruptedUnsaved {
             step: Step::new(100),
-            kept: format!(
-                "resume from `{}/checkpoints/step-00000090.safetensors`, which is after step `90`",
-                run()
-            ),
+            kept: Some(KeptCheckpoint {
+                url: format!("{}/checkpoints/step-00000090.safetensors", run()),
+                step: Step::new(90),
+            }),
             source: Box::new(slow()),
         },
         slow(),

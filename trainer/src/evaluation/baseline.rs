@@ -197,8 +197,9 @@ pub(crate) fn of_split(
             match targets - 1 {
                 0 => behind.sentence(split),
                 more => format!(
-                    "{}; so it is of {more} further targets",
-                    behind.sentence(split)
+                    "{}; so it is of {}",
+                    behind.sentence(split),
+                    counted(more as u64, "further target")
                 ),
             }
         }
@@ -289,6 +290,31 @@ mod tests {
         LossConfig {
             r#type: Some(kind),
             ..LossConfig::default()
+        }
+    }
+
+    #[test]
+    fn further_targets_that_are_no_better_are_counted() {
+        let metrics = |values: [f64; 4]| -> Metrics {
+            let names = ["rmse", "rmse.a", "rmse.b", "rmse.c"].map(str::to_owned);
+            names.into_iter().zip(values).collect()
+        };
+        let message = |found: [f64; 4]| {
+            let (found, baseline) = (metrics(found), metrics([1.0; 4]));
+            let warning = of_split(&TrainConfig::default(), Split::Test, [&found, &baseline]);
+            warning.unwrap().message
+        };
+        let one = message([0.9, 2.0, 0.5, 0.5]);
+        assert!(
+            one.starts_with("rmse.a on the test split is 2") && !one.contains("further"),
+            "{one}"
+        );
+        for (found, further) in [
+            ([0.9, 2.0, 3.0, 0.5], "so it is of 1 further target"),
+            ([0.9, 2.0, 3.0, 4.0], "so it is of 2 further targets"),
+        ] {
+            let message = message(found);
+            assert!(message.ends_with(further), "{message}");
         }
     }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use feedline_schemas::count::first_of;
+
 use crate::model::layers::Layout;
 
 /// Most classes that a message names.
@@ -131,12 +133,8 @@ pub(crate) fn match_classes_of(
 
 /// The first of some classes as text, and how many more there are.
 pub(crate) fn list<S: AsRef<str>>(classes: &[S]) -> String {
-    let first = classes.iter().take(NAMED);
-    let first: Vec<String> = first.map(|class| format!("`{}`", class.as_ref())).collect();
-    match classes.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let classes = classes.iter().map(|class| format!("`{}`", class.as_ref()));
+    first_of(&classes.collect::<Vec<_>>(), NAMED)
 }
 
 #[cfg(test)]

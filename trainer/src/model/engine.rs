@@ -68,6 +68,7 @@ pub(crate) struct ModelEngine {
     copy_stream: StreamId,
     kind: DeviceKind,
     device_name: String,
+    device_model: String,
     /// Warning that it is not the device that `train.device = "auto"` prefers.
     device_warning: Option<Warning>,
     cut: BatchCut,
@@ -99,6 +100,7 @@ impl ModelEngine {
     /// An engine on the CPU with this many threads for parts of batches; with fewer where the machine has no more.
     pub(crate) fn with_threads(model: Box<dyn Model>, loss: Loss, threads: usize) -> Self {
         memory::keep_freed();
+        let processor = Backend::cpu();
         Self {
             model,
             measured: loss.measured(),
@@ -108,7 +110,8 @@ impl ModelEngine {
             device: Device::flex(),
             copy_stream: StreamId::allocate(),
             kind: DeviceKind::Processor,
-            device_name: Backend::cpu().name,
+            device_name: processor.name,
+            device_model: processor.model,
             device_warning: None,
             cut: BatchCut::BY_SHAPE,
             workers: PartWorkers::new(threads),
@@ -119,7 +122,11 @@ impl ModelEngine {
     /// one part after the other.
     pub(crate) fn on(self, backend: Backend) -> Self {
         let Backend {
-            device, kind, name, ..
+            device,
+            kind,
+            name,
+            model,
+            ..
         } = backend;
         let workers = if kind.is_gpu() {
             PartWorkers::new(0)
@@ -135,6 +142,7 @@ impl ModelEngine {
             workers,
             kind,
             device_name: name,
+            device_model: model,
             ..self
         }
     }
@@ -150,6 +158,11 @@ impl ModelEngine {
     /// Name of the device for people, such as `cpu`.
     pub(crate) fn device_name(&self) -> &str {
         &self.device_name
+    }
+
+    /// Name of the device without its number, such as `NVIDIA H200`.
+    pub(crate) fn device_model(&self) -> &str {
+        &self.device_model
     }
 
     /// Warning that the device is not the preferred one.

@@ -121,7 +121,7 @@ impl Weights {
             head.as_ref(),
             bucket,
         )?;
-        differences.settle(config.strict, &self.url, head.as_ref())?;
+        differences.settle(config.strict, &self.url, head.as_ref(), &mut warnings)?;
         if let (Some(head), Some(places)) = (head, places) {
             head.arrange(&places, bucket, |name| taken.contains(name));
         }
@@ -396,8 +396,15 @@ mod tests {
             strict: false,
             ..config()
         };
-        file.put(&config, &layout(), &NUMBER, &mut bucket).unwrap();
+        let warnings = file.put(&config, &layout(), &NUMBER, &mut bucket).unwrap();
         assert_eq!(bucket, [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
+        let warning = warnings.iter().find(|w| w.code == "unmatched_tensors");
+        let warning = warning.unwrap();
+        assert_eq!(warning.key.as_deref(), Some("train.init.strict"));
+        assert_eq!(
+            warning.message,
+            "only in the model, and initialized as usual: `last.bias`; only in the file `memory:///w`, and not used: `pooler.weight`"
+        );
     }
 
     #[test]

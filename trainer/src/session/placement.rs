@@ -23,7 +23,7 @@ pub(super) fn stays_on_device(
     if !ranks.are_many() {
         return Ok((is_gpu, None));
     }
-    let names = ranks.gather(model_of(engine.device_name()).as_bytes().to_vec())?;
+    let names = ranks.gather(engine.device_model().as_bytes().to_vec())?;
     let are_equal = names.iter().all(|name| *name == names[0]);
     if are_equal {
         return Ok((is_gpu, None));
@@ -47,9 +47,4 @@ pub(super) fn stays_on_device(
     tracing::warn!(code = "different_devices", "{message}");
     let warning = Warning::new("different_devices", message).with_key("train.device");
     Ok((false, Some(warning)))
-}
-
-/// Name of a device without its number, such as `NVIDIA H200`.
-fn model_of(name: &str) -> &str {
-    name.rsplit_once(" (").map_or(name, |(model, _)| model)
 }

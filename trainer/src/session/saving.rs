@@ -14,7 +14,7 @@ use super::{TrainSession, epochs::is_out_of_patience, saves::live, shares, step:
 use crate::{
     checkpoint::{Checkpoints, Due, Frozen, Numbers, Snapshot, StateFile, run_folder::RunFolder},
     data::samples::Data,
-    error::Error,
+    error::{Error, KeptCheckpoint},
     optim::{average::Average, optimizer::StateBucket},
     parallel::Phase,
     plan::Position,
@@ -422,13 +422,10 @@ impl<D: Data> TrainSession<'_, D> {
         if !self.folder.is_late() {
             return error;
         }
-        let kept = match self.saving.durable {
-            Some((step, _)) => format!(
-                "resume from `{}`, which is after step `{step}`",
-                self.saving.checkpoints().url(step)
-            ),
-            None => "none was written before, so start it again".into(),
-        };
+        let kept = self.saving.durable.map(|(step, _)| KeptCheckpoint {
+            url: self.saving.checkpoints().url(step),
+            step,
+        });
         Error::InterruptedUnsaved {
             step: self.position.step,
             kept,

@@ -16,7 +16,8 @@ pub(super) enum MdsPayload {
     /// Columns, their number type and the elements of a row that each gives; and the sum of those.
     Dense(Vec<(usize, Number, usize)>, usize),
     Images(usize),
-    Tokens(usize, Option<Number>, bool),
+    /// Column and its encoding, and true for ids of 16 bits.
+    Tokens(usize, Encoding, bool),
 }
 
 /// Columns by name.
@@ -118,15 +119,22 @@ impl NamedColumns<'_> {
 
     fn tokens(&self, column: usize) -> Option<MdsPayload> {
         let encoding = &self.encodings[column];
-        let Encoding::Array { elements: None, .. } = encoding else {
-            return None;
+        let number = match encoding {
+            Encoding::Array {
+                number,
+                elements: None,
+            } => *number,
+            Encoding::Array {
+                number: Some(number),
+                elements: Some(1..),
+            } => Some(*number),
+            _ => return None,
         };
-        let number = encoding.number();
         if number.is_some_and(Number::is_float) {
             return None;
         }
         let is_short = matches!(number, Some(Number::U8 | Number::U16));
-        Some(MdsPayload::Tokens(column, number, is_short))
+        Some(MdsPayload::Tokens(column, encoding.clone(), is_short))
     }
 
     fn numbers(&self, column: usize) -> Result<(usize, Number, usize), String> {

@@ -11,8 +11,10 @@ use super::{
         config::{ColumnMap, InputConfig, check_target},
         names::{TARGETS, element_names},
         record::RowContent,
-        roles::{check_other_targets, warn_that_all_are_features, warn_without_target},
-        splits::list,
+        roles::{
+            check_other_targets, warn_of_target_in_features, warn_of_unread,
+            warn_that_all_are_features, warn_without_target,
+        },
         warnings::Warnings,
     },
     choice::{MdsPayload, NamedColumns, target},
@@ -57,22 +59,22 @@ impl ChosenMdsColumns {
         let map = &config.columns;
         map.check()?;
         check_target(config.target)?;
-        let y = columns.target(map, config.target)?;
+        let y = columns.target(map, config.target);
         let key = map
             .key
             .as_deref()
             .map(|name| columns.key(name))
             .transpose()?;
-        let payload = columns.payload(map, y.map(|y| y.0), key.as_ref().map(|key| key.0))?;
-        let target = match (&payload, y) {
-            (MdsPayload::Tokens(..), _) | (_, None) => TargetKind::None,
-            (_, Some((_, number))) => target(number, config.target)?,
-        };
-        if target == TargetKind::None && config.target.is_some_and(|t| t != TargetKind::None) {
-            return Err(
-                "`target` is set, and documents of token ids have no target; remove it".into(),
-            );
+        let at = y.as_ref().ok().copied().flatten().map(|y| y.0);
+        let payload = columns.payload(map, at, key.as_ref().map(|key| key.0))?;
+        if let MdsPayload::Tokens(tokens, ..) = &payload {
+            config.check_documents(&first.column_names[*tokens])?;
         }
+        let y = y?.filter(|_| !matches!(payload, MdsPayload::Tokens(..)));
+        let target = match y {
+            None => TargetKind::None,
+            Some((_, number)) => target(number, config.target)?,
+        };
         let record = match &payload {
             MdsPayload::Dense(_, features) => RowContent::Dense {
                 features: u32::try_from(*features)
@@ -92,13 +94,16 @@ impl ChosenMdsColumns {
         let wanted = Self {
             sizes: first.column_sizes.clone(),
             names: first.column_names.clone(),
-            y: y.filter(|_| target != TargetKind::None),
+            y,
             target,
             payload,
             key,
             warnings: Arc::clone(warnings),
         };
         wanted.check_targets(map)?;
+        if let Some((y, _)) = y {
+            warn_of_target_in_features(&first.column_names[y], &map.x, warnings);
+        }
         if map.names_no_part() {
             wanted.name_unread();
         }
@@ -165,15 +170,11 @@ impl ChosenMdsColumns {
         let is_read = |column: &usize| taken.contains(column) || others.contains(&Some(*column));
         let (read, unread): (Vec<_>, Vec<_>) =
             (0..self.names.len()).partition(|column| is_read(column));
-        if unread.is_empty() {
-            return;
-        }
-        let names = |columns: &[usize]| list(columns.iter().map(|c| self.names[*c].as_str()));
-        self.warnings.add(&format!(
-            "columns {} are read, and {} are not; name those to read in `columns`",
-            names(&read),
-            names(&unread)
-        ));
+        let names = |columns: Vec<usize>| {
+            let names = columns.into_iter().map(|c| self.names[c].as_str());
+            names.collect::<Vec<_>>()
+        };
+        warn_of_unread(&names(read), &names(unread), &self.warnings);
     }
 
     /// The `rows` samples that fill the beginning of `bytes`, with keys if there is a key column; then the second value
@@ -198,6 +199,11 @@ impl ChosenMdsColumns {
         }
         for (column, count) in &taken.rounded {
             self.warnings.add_rounded(&self.names[*column], *count);
+        }
+        if let Some((column, _)) = self.y {
+            let rounded = taken.rounded_targets;
+            self.warnings
+                .add_rounded_target(&self.names[column], rounded);
         }
         Ok(taken.finish(bytes, self))
     }
@@ -248,14 +254,16 @@ impl ChosenMdsColumns {
                 }
             }
             MdsPayload::Images(column) => taken.spans.push(spans[*column]),
-            MdsPayload::Tokens(column, number, _) => {
-                taken.tokens(value(*column), *number).ok_or(*column)?;
+            MdsPayload::Tokens(column, encoding, _) => {
+                taken.tokens(value(*column), encoding).ok_or(*column)?;
             }
         }
         if let Some((column, number)) = self.y {
             let value = value(column);
             if self.target == TargetKind::Regression {
-                taken.numbers.push(number.float(value).ok_or(column)?);
+                let float = number.float(value).ok_or(column)?;
+                taken.rounded_targets += u64::from(is_rounded(number, value, float));
+                taken.numbers.push(float);
             } else {
                 let class = number.integer(value).ok_or(column)?;
                 // What does not fit is out of range, and -1 is so too.
@@ -278,6 +286,8 @@ struct TakenValues {
     x: Vec<f32>,
     /// Integers of each column that float32 cannot hold.
     rounded: BTreeMap<usize, u64>,
+    /// Targets that are such integers.
+    rounded_targets: u64,
     spans: Vec<(usize, usize)>,
     ids16: Vec<u16>,
     ids32: Vec<u32>,
@@ -297,6 +307,7 @@ impl TakenValues {
         Self {
             x: Vec::with_capacity(rows * features),
             rounded: BTreeMap::new(),
+            rounded_targets: 0,
             spans: Vec::new(),
             ids16: Vec::new(),
             ids32: Vec::new(),
@@ -308,8 +319,14 @@ impl TakenValues {
         }
     }
 
-    fn tokens(&mut self, value: &[u8], number: Option<Number>) -> Option<()> {
-        let (number, values) = array(value, number)?;
+    fn tokens(&mut self, value: &[u8], encoding: &Encoding) -> Option<()> {
+        let (number, values) = match encoding.width() {
+            Some((number, width)) if value.len() == width.checked_mul(number.bytes())? => {
+                (number, value)
+            }
+            Some(_) => return None,
+            None => array(value, encoding.number())?,
+        };
         for id in values.chunks_exact(number.bytes()) {
             let id = number.integer(id)?;
             if self.is_short {
@@ -376,17 +393,20 @@ fn numbers(value: &[u8], number: Number, width: usize, to: &mut Vec<f32>) -> Opt
     let mut rounded = 0;
     for value in value.chunks_exact(number.bytes()) {
         let float = number.float(value)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the float is a rounded integer of 64 bits"
-        )]
-        let differs = number
-            .integer(value)
-            .is_some_and(|integer| integer != float as i128);
-        rounded += u64::from(differs);
+        rounded += u64::from(is_rounded(number, value, float));
         to.push(float);
     }
     Some(rounded)
+}
+
+/// Returns true if `value` is an integer, and another number as the float that was made of it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the float is a rounded integer of 64 bits"
+)]
+fn is_rounded(number: Number, value: &[u8], float: f32) -> bool {
+    let integer = number.integer(value);
+    integer.is_some_and(|integer| integer != float as i128)
 }
 
 #[expect(

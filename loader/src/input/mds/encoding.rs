@@ -60,13 +60,13 @@ impl Encoding {
         }
     }
 
-    /// Numbers that a value has, if that is always the same.
+    /// Numbers that a value has, if that is always the same and not 0.
     pub(super) fn width(&self) -> Option<(Number, usize)> {
         match self {
             Self::Scalar(number) => Some((*number, 1)),
             Self::Array {
                 number: Some(number),
-                elements: Some(elements),
+                elements: Some(elements @ 1..),
             } => Some((*number, *elements)),
             _ => None,
         }
@@ -214,6 +214,9 @@ mod tests {
         ] {
             assert_eq!(Encoding::parse(text), encoding, "{text}");
         }
+        let width = |text| Encoding::parse(text).width();
+        assert_eq!(width("ndarray:float32:4,8"), Some((Number::F32, 32)));
+        assert_eq!(width("ndarray:float32:4,0"), None);
     }
 
     #[test]

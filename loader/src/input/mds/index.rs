@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use xxhash_rust::xxh3::Xxh3;
 
+/// Most bytes of a shard: its offsets have 32 bits.
+const MOST_SHARD: u64 = 1 << 32;
+
 /// The index.
 #[derive(Debug, Deserialize)]
 pub(super) struct MdsIndex {
@@ -115,7 +118,13 @@ impl ShardEntry {
                 packing.unwrap_or("?")
             ));
         }
-        if u64::from(self.samples) * 4 > self.raw_data.bytes {
+        let bytes = self.raw_data.bytes;
+        if bytes >= MOST_SHARD {
+            return Err(format!(
+                "shard `{name}` says that it has `{bytes}` bytes, more than its offsets of 32 bits can address"
+            ));
+        }
+        if u64::from(self.samples) * 4 > bytes {
             return Err(format!(
                 "shard `{name}` has `{}` samples and too few bytes",
                 self.samples
@@ -229,6 +238,10 @@ mod tests {
             "compressed with `br`",
         );
         refuse(|i| i["shards"][0]["samples"] = 26.into(), "too few bytes");
+        refuse(
+            |i| i["shards"][1]["raw_data"]["bytes"] = u64::MAX.into(),
+            "shard `b.mds` says that it has `18446744073709551615` bytes, more than its offsets",
+        );
         assert!(MdsIndex::read(b"[]").is_err());
     }
 

@@ -1,15 +1,18 @@
 //! Choice of the columns of a Parquet dataset that are read.
 
 use arrow::datatypes::{DataType, Field, Schema};
-use feedline_schemas::manifest::{TargetKind, TokenType};
+use feedline_schemas::{
+    count::first_of,
+    manifest::{TargetKind, TokenType},
+};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::statistics::Statistics};
 
 use super::super::{
     config::ColumnMap,
     names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
     roles::{
-        check_other_targets, is_never_feature, warn_of_own_names, warn_that_all_are_features,
-        warn_without_target,
+        check_other_targets, is_never_feature, warn_of_own_names, warn_of_unread,
+        warn_that_all_are_features, warn_without_target,
     },
     warnings::Warnings,
 };
@@ -97,7 +100,7 @@ pub(super) fn payload(
     Ok(ParquetPayload::Dense(columns))
 }
 
-/// Warns of columns that are no numbers and so no part of `x`, where nothing says which columns are.
+/// Warns of columns that are not read, where nothing says which are; of rows of numbers with the reason.
 pub(super) fn warn_of_left_out(
     schema: &Schema,
     payload: &ParquetPayload,
@@ -105,19 +108,26 @@ pub(super) fn warn_of_left_out(
     taken: [&Option<Field>; 2],
     warnings: &Warnings,
 ) {
-    let ParquetPayload::Dense(columns) = payload else {
-        return;
-    };
-    if !map.x.is_empty() {
+    if !map.names_no_part() {
         return;
     }
+    let of_payload: Vec<&Field> = match payload {
+        ParquetPayload::Dense(columns) => columns.iter().map(|(field, _)| field).collect(),
+        ParquetPayload::Images(field) | ParquetPayload::Tokens(field, _) => vec![field],
+    };
     let is_read = |name: &str| {
         let taken = taken.into_iter().flatten();
-        let mut read = columns.iter().map(|(field, _)| field).chain(taken);
+        let mut read = of_payload.iter().copied().chain(taken);
         read.any(|field| field.name() == name)
     };
-    let is_own = |field: &Field| is_never_feature(field.name()) && is_number(field.data_type());
     let fields = schema.fields().iter();
+    if !matches!(payload, ParquetPayload::Dense(_)) {
+        let names = fields.map(|field| field.name().as_str());
+        let (read, unread): (Vec<_>, Vec<_>) = names.partition(|name| is_read(name));
+        warn_of_unread(&read, &unread, warnings);
+        return;
+    }
+    let is_own = |field: &Field| is_never_feature(field.name()) && is_number(field.data_type());
     let own = fields
         .clone()
         .filter(|field| is_own(field) && !is_read(field.name()));
@@ -129,14 +139,10 @@ pub(super) fn warn_of_left_out(
     if left.is_empty() {
         return;
     }
-    let more = match left.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = left[..left.len().min(NAMED)].join(", ");
     warnings.add(&format!(
-        "columns are left out, since they are no numbers: {named}{more}; name those to read with `columns.x`, or a target \
-         with `columns.y`"
+        "columns are left out, since they are neither numbers nor lists of numbers of one length: {}; name those to read with \
+         `columns.x`, or a target with `columns.y`",
+        first_of(&left, NAMED)
     ));
 }
 
@@ -207,11 +213,13 @@ fn is_image(data_type: &DataType) -> bool {
 
 fn token_type(data_type: &DataType) -> Option<TokenType> {
     match data_type {
-        DataType::List(e) | DataType::LargeList(e) => match e.data_type() {
-            DataType::UInt8 | DataType::UInt16 => Some(TokenType::U16),
-            t if t.is_integer() => Some(TokenType::U32),
-            _ => None,
-        },
+        DataType::List(e) | DataType::LargeList(e) | DataType::FixedSizeList(e, 1..) => {
+            match e.data_type() {
+                DataType::UInt8 | DataType::UInt16 => Some(TokenType::U16),
+                t if t.is_integer() => Some(TokenType::U32),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -222,7 +230,8 @@ fn width(first: &ArrowReaderMetadata, field: &Field) -> Result<usize, String> {
     match field.data_type() {
         t if is_number(t) => Ok(1),
         DataType::FixedSizeList(element, length) if is_number(element.data_type()) => {
-            usize::try_from(*length).map_err(|_| format!("column `{name}` has length `{length}`"))
+            let width = usize::try_from(*length).ok().filter(|width| *width > 0);
+            width.ok_or_else(|| format!("the lists of column `{name}` have the length `{length}`"))
         }
         DataType::List(element) | DataType::LargeList(element)
             if is_number(element.data_type()) =>
@@ -236,7 +245,7 @@ fn width(first: &ArrowReaderMetadata, field: &Field) -> Result<usize, String> {
                 .iter()
                 .find(|leaf| leaf.column_path().parts().first() == Some(name));
             let values = leaf.map_or(0, |leaf| leaf.num_values());
-            if values % group.num_rows() == 0 {
+            if values > 0 && values % group.num_rows() == 0 {
                 usize::try_from(values / group.num_rows()).map_err(|e| e.to_string())
             } else {
                 Err(format!(
@@ -291,4 +300,26 @@ fn most_class(metadata: &ArrowReaderMetadata, name: &String) -> Option<u32> {
         most = most.max(u32::try_from(largest).ok()?.checked_add(1)?);
     }
     Some(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Float32Array;
+    use parquet::arrow::arrow_reader::ArrowReaderOptions;
+
+    use super::*;
+    use crate::foreign::{column, parquet};
+
+    #[test]
+    fn lists_without_numbers_are_no_part_of_a_row() {
+        let file = parquet(vec![("a", column(Float32Array::from(vec![1.0])))], 1);
+        let first = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).unwrap();
+        let lists = |length| {
+            let item = Field::new("item", DataType::Float32, true);
+            Field::new("v", DataType::FixedSizeList(item.into(), length), false)
+        };
+        assert_eq!(width(&first, &lists(3)), Ok(3));
+        let error = width(&first, &lists(0)).unwrap_err();
+        assert_eq!(error, "the lists of column `v` have the length `0`");
+    }
 }

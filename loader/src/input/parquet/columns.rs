@@ -17,13 +17,14 @@ use super::{
         foreign::RefusedBytes,
         names::{TARGETS, element_names},
         record::RowContent,
+        roles::warn_of_target_in_features,
         warnings::Warnings,
     },
     choice::{
         ParquetPayload, check_targets, column, payload, target, warn_of_left_out,
         warn_of_missing_target,
     },
-    convert::{cast, dense, get, image_bytes, tokens, without_nulls},
+    convert::{cast, dense, get, image_bytes, inexact, tokens, without_nulls},
 };
 use crate::input::block_rows::{BlockRows, BlockTarget, DenseRows, ImageRows, TokenRows};
 
@@ -60,19 +61,26 @@ impl ChosenParquetColumns {
             (None, _) => TARGETS.iter().find_map(|name| column(schema, name).ok()),
         };
         let payload = payload(first, map, y.as_ref(), key.as_ref())?;
+        if let ParquetPayload::Tokens(tokens, _) = &payload {
+            config.check_documents(tokens.name())?;
+        }
+        let y = y.filter(|_| !matches!(payload, ParquetPayload::Tokens(..)));
         check_targets(schema, &payload, map, [&y, &key], warnings)?;
         warn_of_left_out(schema, &payload, map, [&y, &key], warnings);
         if y.is_none() && config.target.is_none() {
             warn_of_missing_target(schema, &payload, map, key.as_ref(), warnings);
         }
-        let target = match (&payload, &y) {
-            (ParquetPayload::Tokens(..), _) | (_, None) => TargetKind::None,
-            (_, Some(y)) => target(y, all, config.target)?,
+        let target = match &y {
+            None => TargetKind::None,
+            Some(y) => target(y, all, config.target)?,
         };
         if target == TargetKind::None && config.target.is_some_and(|t| t != TargetKind::None) {
             return Err("it has no target column; name it in `columns.y`".into());
         }
         let y = y.filter(|_| target != TargetKind::None);
+        if let Some(y) = &y {
+            warn_of_target_in_features(y.name(), &map.x, warnings);
+        }
         let record = match &payload {
             ParquetPayload::Dense(columns) => RowContent::Dense {
                 features: u32::try_from(columns.iter().map(|(_, width)| width).sum::<usize>())
@@ -226,7 +234,10 @@ impl ChosenParquetColumns {
             TargetKind::None | TargetKind::Regressions { .. } => BlockTarget::None,
             TargetKind::Regression => {
                 let y = cast(&column, &DataType::Float32, field.name())?;
-                BlockTarget::Regression(y.as_primitive::<Float32Type>().values().clone())
+                let y = y.as_primitive::<Float32Type>().values();
+                let rounded = inexact(&column, y);
+                self.warnings.add_rounded_target(field.name(), rounded);
+                BlockTarget::Regression(y.clone())
             }
             TargetKind::Classification { .. } => {
                 let y = cast(&column, &DataType::Int32, field.name()).map_err(|reason| {

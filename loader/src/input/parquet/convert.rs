@@ -50,7 +50,7 @@ pub(super) fn cast(column: &ArrayRef, to: &DataType, name: &str) -> Result<Array
 }
 
 /// Integers that are another number as float32.
-fn inexact(integers: &ArrayRef, floats: &[f32]) -> u64 {
+pub(super) fn inexact(integers: &ArrayRef, floats: &[f32]) -> u64 {
     fn count<T: Copy + Into<i128>>(integers: &[T], floats: &[f32]) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -194,6 +194,12 @@ pub(super) fn tokens(
         DataType::LargeList(_) => {
             let list = column.as_list::<i64>();
             (list.values(), from_zero(list.offsets()))
+        }
+        DataType::FixedSizeList(_, length) => {
+            let list = column.as_fixed_size_list();
+            let offsets = (0..).map(|row| row * i64::from(*length));
+            let offsets: Vec<i64> = offsets.take(list.len() + 1).collect();
+            (list.values(), from_zero(&offsets))
         }
         _ => {
             let list = column.as_list::<i32>();

@@ -325,3 +325,73 @@ async fn columns_have_the_roles_that_the_index_of_an_export_names() {
     assert_eq!(numbers(&blocks), [0.0, 1.0, 2.0]);
     assert_eq!(keys(&blocks), [50, 51, 52]);
 }
+
+#[tokio::test]
+async fn a_target_of_documents_is_refused_where_it_is_named() {
+    let columns: &[MdsColumn<'_>] = &[("tokens", "ndarray:uint16", None), ("y", "int64", Some(8))];
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&[vec![vec![1 << 2, 1, 7, 0], 3_u64.to_le_bytes().to_vec()]]);
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("`tokens` are read, and `y` are not"),
+        "{warnings:?}"
+    );
+    let named = InputConfig {
+        columns: ColumnMap {
+            y: Some("y".into()),
+            ..ColumnMap::default()
+        },
+        ..InputConfig::default()
+    };
+    let error = refused(&store, &named).await;
+    assert!(
+        error.contains("`columns.y` asks for a target")
+            && error.contains("token ids in column `tokens`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn rounded_targets_and_hashes_that_are_not_compared_are_warned_of() {
+    let columns: &[MdsColumn<'_>] = &[("a", "float32", Some(4)), ("y", "int64", Some(8))];
+    let sample = |i: i64| {
+        vec![
+            1_f32.to_le_bytes().to_vec(),
+            ((1 << 24) + i).to_le_bytes().to_vec(),
+        ]
+    };
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&(0..4).map(sample).collect::<Vec<_>>());
+    mds.shards[0]["raw_data"]["hashes"] = serde_json::json!({"sha1": "00"});
+    mds.put(&store).await;
+    let config = InputConfig {
+        target: Some(TargetKind::Regression),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
+    read_all(&input, &store).await.unwrap();
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 2
+            && warnings[0].contains("hashes of shard `shard.00000.mds`")
+            && warnings[1].contains("integers of the target `y` are rounded")
+            && warnings[1].contains("`2` in"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn arrays_of_ids_of_one_length_are_documents() {
+    let columns: &[MdsColumn<'_>] = &[("tokens", "ndarray:uint16:2", Some(4))];
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&[vec![vec![1, 0, 2, 1]], vec![vec![3, 0, 4, 0]]]);
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(documents(&blocks), [vec![1, 258], vec![3, 4]]);
+}

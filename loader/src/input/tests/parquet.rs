@@ -540,11 +540,130 @@ async fn images_without_a_target_are_warned_of_where_there_are_other_columns() {
     store.put("x.parquet", file).await.unwrap();
     let warnings = open(&store, &InputConfig::default()).await.warnings();
     assert!(
-        warnings.len() == 1 && warnings[0].contains("no target is read"),
+        warnings.len() == 2
+            && warnings[0].contains("columns `image` are read, and `folder` are not")
+            && warnings[1].contains("no target is read"),
         "{warnings:?}"
     );
     let alone = parquet(vec![("image", images)], 4);
     store.put("x.parquet", alone).await.unwrap();
     let warnings = open(&store, &InputConfig::default()).await.warnings();
     assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_target_of_documents_is_refused_where_it_is_set_and_else_named_as_not_read() {
+    let store = Store::memory();
+    let ids = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![Some(3)]),
+    ]);
+    let labels = column(Int64Array::from(vec![0, 1]));
+    let file = parquet(vec![("input_ids", column(ids)), ("label", labels)], 2);
+    store.put("x.parquet", file).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(documents(&blocks), [vec![1, 2], vec![3]]);
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 1
+            && warnings[0].contains("columns `input_ids` are read, and `label` are not"),
+        "{warnings:?}"
+    );
+    let named = with(ColumnMap {
+        y: Some("label".into()),
+        ..ColumnMap::default()
+    });
+    let set = InputConfig {
+        target: Some(TargetKind::Classification { classes: 2 }),
+        ..InputConfig::default()
+    };
+    for (config, key) in [(named, "`columns.y` asks"), (set, "`target` asks")] {
+        let error = refused(&store, &config).await;
+        assert!(
+            error.contains(key) && error.contains("token ids in column `input_ids`"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn integers_of_a_target_that_float32_cannot_hold_are_counted() {
+    let store = Store::memory();
+    let targets = Int64Array::from(vec![1 << 24, (1 << 24) + 1, 4]);
+    let a = Float32Array::from(vec![1.0, 2.0, 3.0]);
+    let file = parquet(vec![("a", column(a)), ("y", column(targets))], 3);
+    store.put("x.parquet", file).await.unwrap();
+    let config = InputConfig {
+        target: Some(TargetKind::Regression),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
+    for _ in 0..2 {
+        read_all(&input, &store).await.unwrap();
+    }
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 1
+            && warnings[0].contains("integers of the target `y` are rounded")
+            && warnings[0].contains("`1` in"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_index_of_pandas_is_no_feature() {
+    let store = Store::memory();
+    let values = || column(Float32Array::from(vec![1.0, 2.0]));
+    let index = column(Int64Array::from(vec![70, 71]));
+    let file = parquet(
+        vec![
+            ("a", values()),
+            ("y", values()),
+            ("__index_level_0__", index),
+        ],
+        2,
+    );
+    store.put("x.parquet", file).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(numbers(&blocks), [1.0, 2.0]);
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("columns `__index_level_0__` are no features"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_is_compared_with_the_first_one_that_has_rows() {
+    let store = Store::memory();
+    let files: [(&str, ArrayRef); 3] = [
+        ("0.parquet", column(Float32Array::from(Vec::<f32>::new()))),
+        ("1.parquet", column(Float32Array::from(vec![1.0]))),
+        ("2.parquet", column(Int32Array::from(vec![1]))),
+    ];
+    for (path, values) in files {
+        let file = parquet(vec![("a", values)], 10);
+        store.put(path, file).await.unwrap();
+    }
+    let error = refused(&store, &InputConfig::default()).await;
+    let expected = format!("and is `Float32` in `{}`", store.url_of("1.parquet"));
+    assert!(error.ends_with(&expected), "{error}");
+}
+
+#[tokio::test]
+async fn lists_of_ids_of_one_length_are_documents() {
+    let store = Store::memory();
+    let ids = FixedSizeListArray::new(
+        Field::new("item", DataType::Int32, true).into(),
+        2,
+        column(Int32Array::from(vec![1, 2, 3, 4, 5, 6])),
+        None,
+    );
+    let file = parquet(vec![("input_ids", column(ids))], 2);
+    store.put("x.parquet", file).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(documents(&blocks), [vec![1, 2], vec![3, 4], vec![5, 6]]);
 }

@@ -283,7 +283,7 @@ async fn a_label_in_json_is_found_by_its_usual_names_and_said() {
     assert_eq!(classes(&blocks), [0, 1, 2, 0, 1, 2]);
     let warnings = input.warnings().join("\n");
     assert!(
-        warnings.contains("labels are read from the `json` members"),
+        warnings.contains("labels are read from the `json` members, where their key is `label`"),
         "{warnings}"
     );
     assert!(warnings.contains("`mask.png` are not"), "{warnings}");
@@ -367,12 +367,17 @@ async fn archives_that_cannot_be_read_as_rows_say_why() {
         error.contains("train-2.tar") && error.contains("of another export"),
         "{error}"
     );
-    let uneven = [("9.json".to_owned(), br#"{"a": [1, 2]}"#.to_vec())];
-    store.put("train-2.tar", archive(&uneven)).await.unwrap();
+    let empty = Store::memory();
+    let lists = [("9.json".to_owned(), br#"{"a": []}"#.to_vec())];
+    empty.put("x.tar", archive(&lists)).await.unwrap();
     let named = with(ColumnMap {
         x: vec!["a".into()],
         ..ColumnMap::default()
     });
+    let error = refused(&empty, &named).await;
+    assert!(error.contains("rows have no numbers"), "{error}");
+    let uneven = [("9.json".to_owned(), br#"{"a": [1, 2]}"#.to_vec())];
+    store.put("train-2.tar", archive(&uneven)).await.unwrap();
     let error = refused(&store, &named).await;
     assert!(
         error.contains("have `1` numbers, and those of another `2`"),
@@ -398,4 +403,87 @@ async fn images_beside_json_without_a_target_are_warned_of() {
         ..InputConfig::default()
     };
     assert_eq!(open(&store, &none).await.warnings(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn labels_are_not_read_where_the_target_is_none() {
+    let store = Store::memory();
+    let members = [
+        ("0.jpg".to_owned(), image(0)),
+        ("0.cls".to_owned(), b"cat".to_vec()),
+    ];
+    store.put("x.tar", archive(&members)).await.unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(error.contains("set `target` to none"), "{error}");
+    let target = TargetKind::None;
+    let none = InputConfig {
+        target: Some(target),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &none).await;
+    assert_eq!(*input.record(), RowContent::Images { target });
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(image_files(&blocks), [image(0)]);
+}
+
+#[tokio::test]
+async fn labels_of_64_bits_are_no_classes_and_as_numbers_are_rounded_with_a_warning() {
+    let store = Store::memory();
+    let members = [
+        ("0.jpg".to_owned(), image(0)),
+        ("0.cls".to_owned(), i64::MAX.to_string().into_bytes()),
+    ];
+    store.put("x.tar", archive(&members)).await.unwrap();
+    let error = failure(&open(&store, &InputConfig::default()).await, &store).await;
+    assert!(error.contains("class `-1`"), "{error}");
+    let numbers = InputConfig {
+        target: Some(TargetKind::Regression),
+        ..InputConfig::default()
+    };
+    let input = open(&store, &numbers).await;
+    read_all(&input, &store).await.unwrap();
+    let warnings = input.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("integers of the target `cls` are rounded"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn labels_under_two_keys_are_not_taken_for_one() {
+    let store = Store::memory();
+    let members = [
+        ("0.jpg".to_owned(), image(0)),
+        ("0.json".to_owned(), br#"{"y": 1, "label": 5}"#.to_vec()),
+        ("1.jpg".to_owned(), image(1)),
+        ("1.json".to_owned(), br#"{"label": 6}"#.to_vec()),
+    ];
+    store.put("x.tar", archive(&members)).await.unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("under different keys, `label`, `y`; name one in `columns.y`"),
+        "{error}"
+    );
+    let named = with(ColumnMap {
+        y: Some("label".into()),
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &named).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(classes(&blocks), [5, 6]);
+}
+
+#[tokio::test]
+async fn a_target_that_is_also_a_feature_is_warned_of() {
+    let store = rows(None).await;
+    let named = with(ColumnMap {
+        x: vec!["a".into(), "kind".into()],
+        y: Some("kind".into()),
+        ..ColumnMap::default()
+    });
+    let warnings = open(&store, &named).await.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("the target `kind` is also a feature"),
+        "{warnings:?}"
+    );
 }

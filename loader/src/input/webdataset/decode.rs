@@ -35,6 +35,9 @@ struct TakenSamples {
     rows: TakenRows,
     keys: Vec<u64>,
     numbers: Vec<f32>,
+    /// Targets that are integers that float32 cannot hold, and the member or key of the first of them.
+    rounded_targets: u64,
+    rounded_label: Option<&'static str>,
     classes: Vec<i32>,
 }
 
@@ -100,9 +103,18 @@ impl SampleDecoder {
         }
         let name_hash = || xxh3_64_with_seed(sample.key.as_bytes(), seed);
         taken.keys.push(key.unwrap_or_else(name_hash));
-        match (self.target, sample.label.or(sample.json_label)) {
+        let in_json = sample.json_label.map(|(_, label)| label);
+        match (self.target, sample.label.or(in_json)) {
             (TargetKind::None | TargetKind::Regressions { .. }, _) => {}
-            (TargetKind::Regression, Some(label)) => taken.numbers.push(label.as_number()),
+            (TargetKind::Regression, Some(label)) => {
+                if label.is_rounded() {
+                    let in_json = sample.json_label.filter(|_| sample.label.is_none());
+                    let name = in_json.map_or("cls", |(name, _)| name);
+                    taken.rounded_label.get_or_insert(name);
+                    taken.rounded_targets += 1;
+                }
+                taken.numbers.push(label.as_number());
+            }
             (TargetKind::Classification { .. }, Some(Label::Integer(class))) => {
                 // What does not fit is out of range, and -1 is so too.
                 taken.classes.push(i32::try_from(class).unwrap_or(-1));
@@ -113,6 +125,10 @@ impl SampleDecoder {
     }
 
     fn finish(&self, bytes: &Bytes, taken: TakenSamples) -> BlockRows {
+        let found = taken.rounded_label.unwrap_or("label");
+        let label = self.wanted.label.as_deref().unwrap_or(found);
+        self.warnings
+            .add_rounded_target(label, taken.rounded_targets);
         let y = match self.target {
             TargetKind::None | TargetKind::Regressions { .. } => BlockTarget::None,
             TargetKind::Regression => BlockTarget::Regression(taken.numbers.into()),

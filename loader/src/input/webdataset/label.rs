@@ -1,5 +1,7 @@
 //! Labels of the samples of a WebDataset.
 
+use std::collections::BTreeSet;
+
 /// A label as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Label {
@@ -17,6 +19,18 @@ impl Label {
         match self {
             Self::Integer(number) => number as f32,
             Self::Fraction(number) => number as f32,
+        }
+    }
+
+    /// Returns true if it is an integer that float32 cannot hold.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the float is a rounded integer of 64 bits"
+    )]
+    pub(super) fn is_rounded(self) -> bool {
+        match self {
+            Self::Integer(number) => i128::from(number) != self.as_number() as i128,
+            Self::Fraction(_) => false,
         }
     }
 }
@@ -44,21 +58,28 @@ pub(super) fn label_in_json(text: &[u8], key: &str) -> Result<Option<Label>, Str
 }
 
 /// Counts of the labels of an archive.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) samples: u64,
     pub(super) labelled: u64,
     /// Of those, labels that are in a `json` member, though none is asked for.
     pub(super) in_json: u64,
+    /// Keys that these have there.
+    pub(super) json_keys: BTreeSet<&'static str>,
     pub(super) is_fraction: bool,
     pub(super) most: i64,
 }
 
 impl Labels {
-    pub(super) fn take(&mut self, label: Option<Label>, json: Option<Label>) {
+    /// Counts a sample with this label, or else with one in its `json` member, behind its key.
+    pub(super) fn take(&mut self, label: Option<Label>, json: Option<(&'static str, Label)>) {
         self.samples += 1;
-        self.in_json += u64::from(label.is_none() && json.is_some());
-        let label = label.or(json);
+        let label = label.or_else(|| {
+            let (key, label) = json?;
+            self.in_json += 1;
+            self.json_keys.insert(key);
+            Some(label)
+        });
         self.labelled += u64::from(label.is_some());
         match label {
             Some(Label::Integer(class)) => self.most = self.most.max(class),
@@ -84,5 +105,9 @@ mod tests {
         assert_eq!(json("d"), Ok(None));
         assert!(json("c").is_err());
         assert!(label_in_json(b"{", "a").is_err());
+        let exact = Label::Integer(1 << 24);
+        assert!(!exact.is_rounded() && !Label::Fraction(0.1).is_rounded());
+        assert!(Label::Integer((1 << 24) + 1).is_rounded());
+        assert!(Label::Integer(i64::MAX).is_rounded());
     }
 }

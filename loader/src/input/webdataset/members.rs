@@ -10,6 +10,8 @@ pub(super) const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 pub(super) struct SampleMembers {
     /// Extension of images, if one is asked for.
     pub(super) image: Option<String>,
+    /// False where the target is none, so that no label is read.
+    pub(super) reads_labels: bool,
     /// Extension of labels, or key in a `json` member, if one is asked for.
     pub(super) label: Option<String>,
     /// Key of an image's sample in its `json` member, where an export has it there.
@@ -31,6 +33,9 @@ pub(super) enum LabelKey<'a> {
 
 /// Place of the label in a member with this extension, if it may have it.
 pub(super) fn label_key<'a>(wanted: &'a SampleMembers, extension: &str) -> Option<LabelKey<'a>> {
+    if !wanted.reads_labels {
+        return None;
+    }
     match wanted.label.as_deref() {
         None => match extension {
             "cls" => Some(LabelKey::Text),

@@ -29,8 +29,8 @@ pub(super) struct ArchiveSample {
     pub(super) bytes: Range<u64>,
     pub(super) image: Option<Range<u64>>,
     pub(super) label: Option<Label>,
-    /// One found in a `json` member by a usual name.
-    pub(super) json_label: Option<Label>,
+    /// One found in a `json` member by a usual name, behind that name.
+    pub(super) json_label: Option<(&'static str, Label)>,
     /// The `json` member, where rows or keys are read from it.
     pub(super) json: Option<Bytes>,
     pub(super) extensions: Vec<String>,
@@ -201,12 +201,18 @@ async fn member(
             LabelKey::Text => label_in_text(&text),
             LabelKey::Json(key) => label_in_json(&text, key),
             LabelKey::Usual => {
-                let mut keys = TARGETS.iter();
-                sample.json_label = keys.find_map(|key| label_in_json(&text, key).ok().flatten());
+                let label_at =
+                    |key: &'static str| Some((key, label_in_json(&text, key).ok().flatten()?));
+                sample.json_label = TARGETS.iter().copied().find_map(label_at);
                 Ok(None)
             }
         };
-        let label = label.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?;
+        let label = label.map_err(|reason| {
+            format!(
+                "sample `{}`: {reason}; name another member or key in `columns.y`, or set `target` to none",
+                sample.key
+            )
+        })?;
         sample.label = sample.label.or(label);
     }
     Ok(())

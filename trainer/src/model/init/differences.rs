@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::warnings::Warnings;
 use crate::{
     error::{Error, config as wrong},
     model::{class_outputs::OutputHead, pytorch_layout},
@@ -20,24 +21,23 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    /// Refuses or reports the differences.
+    /// Refuses the differences, or warns of them where `strict` is false.
     pub(super) fn settle(
         &self,
         strict: bool,
         url: &str,
         head: Option<&OutputHead<'_>>,
+        warnings: &mut Warnings,
     ) -> Result<(), Error> {
         if self.missing.is_empty() && self.left_over.is_empty() {
             return Ok(());
         }
         let (missing, left_over) = (list(&self.missing), list(&self.left_over));
         if !strict {
-            tracing::warn!(
-                url,
-                missing,
-                left_over,
-                "the file of weights and the model differ"
+            let message = format!(
+                "only in the model, and initialized as usual: {missing}; only in the file `{url}`, and not used: {left_over}"
             );
+            warnings.push("unmatched_tensors", "train.init.strict", message);
             return Ok(());
         }
         let output = head.map_or_else(String::new, |head| {

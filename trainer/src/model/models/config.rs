@@ -211,6 +211,10 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
     within("kv_heads", config.kv_heads, 1, WIDTH_MAX)?;
     within("context", config.context, 1, WIDTH_MAX)?;
     within("steps", config.steps, 1, WIDTH_MAX)?;
+    if config.steps.is_some() && reads_tokens(config) {
+        let reason = "it is for rows of numbers, and `train.model.context` is for tokens; take one of them out";
+        return Err(wrong("model.steps", reason));
+    }
     within("patch", config.patch, 1, 8192)?;
     check_heads(config)?;
     branch::check(config.branches.as_deref().unwrap_or_default())?;
@@ -320,6 +324,17 @@ mod tests {
         assert_eq!(
             refused(keys),
             "cannot use `train.model.kv_heads`: it is 3 and must divide the number of heads, 4"
+        );
+        let lstm = ModelConfig {
+            r#type: ModelKind::Lstm,
+            steps: Some(8),
+            context: Some(64),
+            ..ModelConfig::default()
+        };
+        assert_eq!(
+            refused(lstm),
+            "cannot use `train.model.steps`: it is for rows of numbers, and `train.model.context` is for tokens; take one of \
+             them out"
         );
         let rotary = ModelConfig {
             positions: Some(PositionKind::Rotary),

@@ -102,8 +102,7 @@ impl PerformanceMeter {
     pub(crate) fn set_arithmetic(&self, engine: &ModelEngine, precision: Precision, group: &Group) {
         let flops = flops::of_training_sample(engine.model().layout(), &engine.trained());
         let gpu = engine.kind().cuda();
-        let name = gpu.and(engine.device_name().rsplit_once(" ("));
-        let peak = name.and_then(|(name, _)| peak::of(name, precision));
+        let peak = gpu.and_then(|_| peak::of(engine.device_model(), precision));
         let ranks = exact_len(group.place().world);
         self.set(flops, peak.map(|peak| peak * ranks));
     }

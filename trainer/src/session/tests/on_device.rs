@@ -507,7 +507,7 @@ fn ranks_on_devices_that_are_stopped_resume_with_the_same_bits() {
 fn ranks_on_different_devices_move_weights_on_the_processor_and_say_so() {
     let stand_in = Backend::stand_in();
     let other = Backend {
-        name: "another (wgpu:0)".to_owned(),
+        model: "another".to_owned(),
         ..Backend::stand_in()
     };
     let mut config = in_parts();
