@@ -4,6 +4,7 @@ mod checked_source;
 mod dataset_columns;
 mod empty_features;
 mod few_rows;
+mod indicator_names;
 mod initial_weights;
 mod named_values;
 mod problems;
@@ -37,10 +38,7 @@ use self::{
 use crate::{
     exit::Outcome,
     formatted_times,
-    output::{
-        Text, counted, line, lines, read_failure, shell_word, shortened, write_other_uses,
-        write_warnings,
-    },
+    output::{Text, counted, line, lines, shell_word, shortened, write_other_uses, write_warnings},
     tune,
 };
 
@@ -307,7 +305,7 @@ impl Text for CheckReport {
                     rows: 0,
                     rejected: 0,
                     ..
-                } => read_failure("", error),
+                } => error.clone(),
                 CheckedSource {
                     error: Some(error), ..
                 } => format!("can be read, but a run fails: {error}"),
@@ -408,6 +406,24 @@ mod tests {
             ..preview(0, 0)
         };
         assert!(!is_without(unread));
+    }
+
+    #[test]
+    fn a_source_that_cannot_be_read_is_shown_with_its_error_alone() {
+        let config = load("p.toml", SOURCE, &[]).unwrap().config;
+        let error = "cannot fetch `http://h/a`: status 404; correct the URL";
+        let source = CheckedSource {
+            asked: true,
+            error: Some(error.to_owned()),
+            ..CheckedSource::not_asked(&config.source[0].name)
+        };
+        let report = CheckReport {
+            sources: vec![source],
+            ..CheckReport::default()
+        };
+        let mut out = String::new();
+        report.write(&mut out).unwrap();
+        assert!(out.contains(&format!("  {:<16} {error}\n", "a")), "{out}");
     }
 
     #[test]

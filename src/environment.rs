@@ -13,9 +13,6 @@ use feedline_schemas::config::SecretRef;
 use feedline_storage::StoreOptions;
 use feedline_trainer::Group;
 
-/// Text around the name of a variable in the error that it is not set.
-pub(crate) const UNSET: [&str; 2] = ["environment variable `", "` is not set"];
-
 /// Variables of a process launcher with rank and world size.
 struct Launcher {
     world: &'static str,
@@ -225,8 +222,9 @@ impl feedline_ingest::Secrets for Environment {
     fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
         let secret = match (&reference.env, &reference.file) {
             (Some(name), None) => self.vars.get(name).cloned().ok_or_else(|| {
-                let [before, after] = UNSET;
-                format!("{before}{name}{after}; set it, or name another in `env`")
+                format!(
+                    "environment variable `{name}` is not set; set it, or name another in `env`"
+                )
             })?,
             (None, Some(path)) => fs::read_to_string(path)
                 .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())

@@ -77,15 +77,10 @@ pub(crate) fn with_advice(error: anyhow::Error, resume: Resume) -> anyhow::Error
 
     let advice = resume_advice(resume);
     match error.downcast() {
-        Ok(error @ Interrupted { .. }) => ResumableError { error, advice }.into(),
-        // Without a checkpoint there is none to resume from.
-        Ok(InterruptedUnsaved { step, kept, source }) => {
-            let kept = match kept.starts_with("resume") {
-                true => format!("{kept}{advice}"),
-                false => kept,
-            };
-            InterruptedUnsaved { step, kept, source }.into()
+        Ok(error @ (Interrupted { .. } | InterruptedUnsaved { kept: Some(_), .. })) => {
+            ResumableError { error, advice }.into()
         }
+        // Without a checkpoint there is none to resume from.
         Ok(error) => error.into(),
         Err(error) => error,
     }
@@ -217,6 +212,7 @@ fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
 #[cfg(test)]
 mod tests {
     use feedline_schemas::ids::Step;
+    use feedline_trainer::KeptCheckpoint;
 
     use super::*;
 
@@ -267,9 +263,12 @@ mod tests {
         let interrupted = || feedline_trainer::Error::Interrupted {
             checkpoint: "a.safetensors".to_owned(),
         };
-        let unsaved = |kept: &str| feedline_trainer::Error::InterruptedUnsaved {
+        let unsaved = |kept: Option<&str>| feedline_trainer::Error::InterruptedUnsaved {
             step: Step::new(7),
-            kept: kept.to_owned(),
+            kept: kept.map(|url| KeptCheckpoint {
+                url: url.to_owned(),
+                step: Step::new(5),
+            }),
             source: Box::new(interrupted()),
         };
         let run = message(interrupted(), Resume::Continue);
@@ -284,16 +283,12 @@ mod tests {
                 "{train}"
             );
         }
-        let saved_before = message(unsaved("resume from `b`"), Resume::Fresh);
-        assert!(
-            saved_before.contains("resume from `b` with `--resume`"),
-            "{saved_before}"
-        );
-        let lost = message(
-            unsaved("none was written before, so start it again"),
-            Resume::Fresh,
-        );
-        assert!(!lost.contains("so start it again with"), "{lost}");
+        let saved_before = message(unsaved(Some("b")), Resume::Fresh);
+        let part = "resume from `b`, which is after step `5` with `--resume`";
+        assert!(saved_before.contains(part), "{saved_before}");
+        let lost = message(unsaved(None), Resume::Fresh);
+        assert!(lost.contains("so start it again"), "{lost}");
+        assert!(!lost.contains("--resume"), "{lost}");
     }
 
     #[test]

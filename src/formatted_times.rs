@@ -23,7 +23,10 @@ pub(crate) fn remove_warnings_of_report(config: &PipelineConfig, report: &mut In
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{config::load, report::SourceReport};
+    use feedline_schemas::{
+        config::load,
+        report::{SourceReport, WarnedColumn},
+    };
 
     use super::*;
 
@@ -34,16 +37,14 @@ mod tests {
              [dataset]\ntarget = \"y\"\nseries = {{ {series} }}\n"
         );
         let config = load("p.toml", &text, &[]).unwrap().config;
-        let items = columns
-            .iter()
-            .map(|name| format!("`{name}` (`31/12/2024`; `%d/%m/%Y` fits all)"));
-        let items: Vec<String> = items.collect();
-        let message = format!("{}: dates land as text", items.join(", "));
-        let other = Warning::new("local_times", message.as_str());
+        let warning = |code: &str| {
+            let columns = columns.iter().map(|name| WarnedColumn::new(name));
+            Warning::new(code, "dates land as text").with_columns(columns.collect())
+        };
         let mut report = IngestReport::default();
         report.sources.push(SourceReport {
             name: "a".to_owned(),
-            warnings: vec![Warning::new("looks_like_dates", message.as_str()), other],
+            warnings: vec![warning("looks_like_dates"), warning("local_times")],
             ..SourceReport::default()
         });
         remove_warnings_of_report(&config, &mut report);

@@ -154,10 +154,7 @@ impl Generate {
         if prepared != self.prompt {
             let message = "the prompt was changed as the texts of the dataset were (normalized, or personal data replaced): \
                            the report has it as the model reads it";
-            warnings.push(Warning {
-                key: Some("dataset.text".to_owned()),
-                ..Warning::new("prompt_prepared", message)
-            });
+            warnings.push(Warning::new("prompt_prepared", message).with_key("dataset.text"));
         }
         if unknown > 0 {
             let message = format!(
@@ -173,10 +170,8 @@ impl Generate {
 /// Warnings of a text that the model did not read as a whole.
 fn window_warnings(report: &GenerateReport, number: u32, found: &Continuation) -> Vec<Warning> {
     let (context, prompt) = (report.context, report.prompt_tokens);
-    let warning = |code: &str, message: String| Warning {
-        key: Some("train.model.context".to_owned()),
-        ..Warning::new(code, message)
-    };
+    let warning =
+        |code: &str, message: String| Warning::new(code, message).with_key("train.model.context");
     let mut warnings = Vec::new();
     if found.unread > 0 && number == 0 {
         let message = format!(

@@ -13,6 +13,7 @@ mod table_headers;
 use std::fmt;
 
 use feedline_ingest::SourcePreview;
+use feedline_schemas::record::system;
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -65,18 +66,18 @@ impl InitReport {
     ) -> Self {
         let content = &location.content;
         let word = shell_word(&file);
-        let trains = content.trains(columns.as_ref());
-        let next = if trains {
-            ["check", "run"]
-                .map(|command| format!("feedline {command} {word}"))
-                .to_vec()
-        } else {
-            ["check", "preview", "ingest"]
-                .map(|command| format!("feedline {command} {word}"))
-                .to_vec()
+        let all_rejected = preview.and_then(describe_all_rejected);
+        let commands: &[&str] = match content.trains(columns.as_ref()) {
+            _ if all_rejected.is_some() => &["check"],
+            true => &["check", "run"],
+            false => &["check", "preview", "ingest"],
         };
+        let next = commands.iter();
+        let next = next.map(|command| format!("feedline {command} {word}"));
+        let next: Vec<String> = next.collect();
         let columns = columns.unwrap_or_default();
-        let decisions = columns.decisions.into_iter().chain(location.decisions());
+        let decisions = all_rejected.into_iter().chain(columns.decisions);
+        let decisions = decisions.chain(location.decisions());
         let decisions = decisions.chain(pagination.decision());
         let decisions = decisions.chain(preview.into_iter().flat_map(notes_of));
         Self {
@@ -121,6 +122,28 @@ pub(crate) fn rejected_note(preview: &SourcePreview) -> Option<String> {
     let are = if count == 1 { "is" } else { "are" };
     let all = counted(all, "row");
     (count > 0).then(|| format!("{count} of {all} looked at {are} rejected, such as {sample}"))
+}
+
+/// Fault of a preview whose rows would all be rejected, and the remedy; `None` if some would land.
+fn describe_all_rejected(preview: &SourcePreview) -> Option<String> {
+    if preview.rows == 0 || preview.rejected < preview.rows {
+        return None;
+    }
+    let mut columns = preview.columns.iter();
+    let own = columns.find(|column| column.name.starts_with(system::PREFIX));
+    let remedy = match own {
+        Some(own) => format!(
+            "`{}` is a column of an export of feedline: use the data that the export was made from, or rename or remove its columns \
+             that begin with `{}`",
+            own.name,
+            system::PREFIX
+        ),
+        None => "correct the rows, or the settings that the reason names".to_owned(),
+    };
+    Some(format!(
+        "a run would land nothing, because all {} looked at are rejected; {remedy}, then repeat `feedline init` with `--force`",
+        counted(preview.rows, "row")
+    ))
 }
 
 /// Rejected rows of a preview, and its warnings, each with its key.
@@ -185,6 +208,31 @@ mod tests {
         let mut out = String::new();
         report.write(&mut out).unwrap();
         out
+    }
+
+    #[test]
+    fn rows_that_are_all_rejected_are_no_data_for_a_run() {
+        let location = Location::new("https://a.org/v1/items").unwrap();
+        let init = |rejected: u64, name: &str| {
+            let preview = SourcePreview {
+                rows: 7,
+                rejected,
+                columns: vec![ColumnPreview {
+                    name: name.to_owned(),
+                    ..ColumnPreview::default()
+                }],
+                ..SourcePreview::default()
+            };
+            let (file, pages) = ("a.toml".to_owned(), Pagination::default());
+            InitReport::new(file, &location, Some(&preview), &pages, None)
+        };
+        let report = init(7, "_feedline_key");
+        assert_eq!(report.next, ["feedline check a.toml"]);
+        let fault = "a run would land nothing, because all 7 rows looked at are rejected; `_feedline_key` is a column of an export";
+        assert!(report.decisions[0].starts_with(fault), "{report:?}");
+        let report = init(7, "a");
+        assert!(report.decisions[0].contains("; correct the rows, or the settings"));
+        assert_eq!(init(6, "a").next.len(), 3);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod inspection;
 mod performance;
 mod plan;
 mod preview;
+mod severity;
 mod shell;
 mod source_warnings;
 mod text;
@@ -34,7 +35,7 @@ pub(crate) use self::{
     preview::PreviewReport,
     shell::shell_word,
     text::{
-        Text, counted, line, lines, number, read_failure, shortened, write_rejects, write_warnings,
+        Text, counted, line, lines, number, shortened, shown_columns, write_rejects, write_warnings,
     },
 };
 use crate::{environment::Environment, exit::shown};

@@ -46,10 +46,7 @@ use feedline_storage::clock::SystemClock;
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
 pub(crate) use self::{
-    dialect::dates_of_rows,
-    output::Output,
-    rejected::{check_any_predicted, with_time_advice},
-    unusual::mostly_capped,
+    dialect::dates_of_rows, output::Output, rejected::check_any_predicted, unusual::mostly_capped,
 };
 use self::{
     finite::usable,
@@ -531,9 +528,10 @@ fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) 
             .rejected_by_reason
             .entry(fault.reason.to_owned())
             .or_default() += 1;
-        report
-            .reject_sample
-            .get_or_insert_with(|| format!("`{}`: {}", fault.reason, fault.detail));
+        if report.reject_sample.is_none() {
+            report.reject_sample = Some(format!("`{}`: {}", fault.reason, fault.detail));
+            report.is_unread_time = fault.is_unread_time;
+        }
     }
 }
 

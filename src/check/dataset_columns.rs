@@ -10,7 +10,7 @@ use feedline_schemas::{
     record::{Column, ColumnType},
 };
 
-use super::checked_source::CheckedSource;
+use super::{checked_source::CheckedSource, indicator_names::shared_indicator_name};
 
 /// A checked dataset, and the problems of its settings.
 #[derive(Debug, Default)]
@@ -40,7 +40,13 @@ pub(super) async fn check_dataset(
     let mut found = DatasetFindings::default();
     let is_reached = is_root_reached(context, is_offline);
     match resolve_columns(config, context, columns, sources, is_reached).await {
-        Ok(dataset) => found.dataset = dataset,
+        Ok(dataset) => {
+            let both = config.dataset.as_ref().zip(dataset.as_ref());
+            let shared =
+                both.and_then(|(settings, dataset)| shared_indicator_name(settings, dataset));
+            found.problems.extend(shared);
+            found.dataset = dataset;
+        }
         Err(Error::Config { key, reason }) => found.problems.push((key, reason)),
         Err(error) => return Err(error),
     }

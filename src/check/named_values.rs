@@ -7,7 +7,7 @@ use feedline_schemas::{
     config::{ClassLabel, DatasetConfig, SplitBy, Task},
     manifest::Split,
     record::ColumnType,
-    report::Warning,
+    report::{WarnedColumn, Warning},
 };
 
 use crate::output::counted;
@@ -62,7 +62,8 @@ fn warn_of_splits(column: &ColumnPreview, is_many: impl Fn(u64) -> bool) -> Opti
         if others == 1 { "is" } else { "are" },
         name_others(counts, is_split)
     );
-    Some(Warning::new("column_names_no_split", message).with_key("dataset.split.column"))
+    let warning = Warning::new("column_names_no_split", message).with_key("dataset.split.column");
+    Some(warning.with_columns(vec![WarnedColumn::new(&column.name)]))
 }
 
 /// Warns of classes without a row beside rows of unlisted classes, and of many such rows.
@@ -106,7 +107,8 @@ fn warn_of_classes(
         if others == 1 { "is" } else { "are" },
         name_others(counts, is_listed)
     );
-    Some(Warning::new("unlisted_classes", message).with_key("dataset.classes"))
+    let warning = Warning::new("unlisted_classes", message).with_key("dataset.classes");
+    Some(warning.with_columns(vec![WarnedColumn::new(&column.name)]))
 }
 
 fn count_others(counts: &BTreeMap<String, u64>, is_named: impl Fn(&str) -> bool) -> u64 {
@@ -185,6 +187,7 @@ mod tests {
             ..SourcePreview::default()
         };
         let warnings = warn_of_named_values(&settings, &["c".to_owned()], &preview, 0.05);
+        assert!(warnings.iter().all(|warning| warning.is_about("c")));
         warnings
             .into_iter()
             .map(|warning| warning.message)

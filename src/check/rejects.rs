@@ -1,14 +1,15 @@
 //! Rows that the contract of a source would reject, by the rows looked at.
 
-use feedline_ingest::{JUDGED_AFTER, SourcePreview};
+use feedline_ingest::{READ_REJECTS, SourcePreview};
 use feedline_schemas::{config::SourceConfig, report::Warning};
 
 use super::checked_source::CheckedSource;
 use crate::output::shortened;
 
 impl CheckedSource {
-    /// Reports more rejects than `contract.max_reject_fraction` allows: as an error where a run
-    /// cannot end otherwise, and as a warning where other rows may be better.
+    /// Reports more rejects than `contract.max_reject_fraction` allows: as an error for all rows of the
+    /// source, or where all of many rows looked at are rejected, and as a warning where other rows may be
+    /// better.
     pub(super) fn judge_rejects(&mut self, preview: &SourcePreview, config: &SourceConfig) {
         let limit = config.contract.max_reject_fraction.get();
         let all = preview.rows + preview.bad;
@@ -22,19 +23,24 @@ impl CheckedSource {
         if rejected == 0 || rejected as f64 <= limit * rows as f64 {
             return;
         }
-        // A run checks the fraction at its end, or after so many records, of all that it ever read.
+        // A run checks the fraction of all that it ever read.
         let is_over = |of: u64| rejected as f64 > limit * (of + preview.landed) as f64;
-        let is_certain = match preview.is_all {
+        let is_error = match preview.is_all {
             true => is_over(all),
-            false => rejected == rows && rows >= JUDGED_AFTER && is_over(rows),
+            false => rejected == rows && rows >= READ_REJECTS && is_over(rows),
         };
         let are = if rejected == 1 { "is" } else { "are" };
         let found = format!(
             "{rejected} of {rows} rows looked at {are} rejected, more than `contract.max_reject_fraction` = {limit} allows"
         );
-        if is_certain {
+        if is_error {
             let sample = self.rejected_sample.as_deref().unwrap_or_default();
-            self.error = Some(format!("{found}, such as {}", shortened(sample)));
+            let sample = shortened(sample);
+            let unseen = match preview.is_all {
+                true => "",
+                false => " (the other rows of the source were not looked at)",
+            };
+            self.error = Some(format!("{found}{unseen}, such as {sample}"));
         } else {
             let message = match preview.landed {
                 0 => format!("{found}: a run stops if the other rows are no better"),
@@ -67,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_fails_only_by_all_rows_or_by_as_many_as_a_run_checks() {
+    fn a_check_fails_only_by_all_rows_or_if_all_of_many_are_rejected() {
         let preview = |rows: u64, bad: u64, is_all: bool| SourcePreview {
             rows,
             bad,
@@ -78,7 +84,15 @@ mod tests {
         let doubt = || (false, vec!["many_rejects".to_owned()]);
         assert_eq!(check(&preview(0, 1, false)), doubt());
         assert_eq!(check(&preview(900, 300, false)), doubt());
-        assert_eq!(check(&preview(0, 1_000, false)), (true, vec![]));
+        assert_eq!(check(&preview(0, 19, false)), doubt());
+        assert_eq!(check(&preview(0, 20, false)), (true, vec![]));
+        // The first page of an API.
+        let page = |rejected: u64| SourcePreview {
+            rejected,
+            ..preview(20, 0, false)
+        };
+        assert_eq!(check(&page(20)), (true, vec![]));
+        assert_eq!(check(&page(19)), doubt());
         assert_eq!(check(&preview(0, 1, true)), (true, vec![]));
         assert_eq!(check(&preview(30, 1, true)), (false, vec![]));
         // All rows were sampled, and the contract was asked about the first file alone.

@@ -7,7 +7,7 @@ use feedline_preprocess::{
 use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, Task},
     ids::Name,
-    report::Warning,
+    report::{WarnedColumn, Warning},
     row_counter::{is_pandas_index, names_index},
 };
 use feedline_storage::Store;
@@ -212,10 +212,10 @@ impl RowsLookedAt<'_> {
                     "target `{target}` is missing in {without} of {rows} rows looked at; such rows are rejected, and more than {limit} \
                      of all stop the build"
                 );
-                let warning = Warning::new("target_missing", message);
-                source
-                    .warnings
-                    .push(warning.with_key("dataset.max_reject_fraction"));
+                let warning = Warning::new("target_missing", message)
+                    .with_key("dataset.max_reject_fraction")
+                    .with_columns(vec![WarnedColumn::new(target)]);
+                source.warnings.push(warning);
             }
         }
     }
@@ -248,5 +248,6 @@ fn empty_header_index(preview: &SourcePreview, by_default: &[String]) -> Option<
          `dataset.drop`, or list it in `dataset.features` if it is a quantity",
         column.name
     );
-    Some(Warning::new("looks_like_row_number", message).with_key("dataset.drop"))
+    let warning = Warning::new("looks_like_row_number", message).with_key("dataset.drop");
+    Some(warning.with_columns(vec![WarnedColumn::new(&column.name)]))
 }

@@ -5,7 +5,7 @@ use feedline_preprocess::{SeriesCells, reads_time, warn_of_instants, warn_of_win
 use feedline_schemas::{
     config::{DatasetConfig, DeclaredType, PipelineConfig, SeriesConfig, SourceConfig},
     record::ColumnType,
-    report::Warning,
+    report::{WarnedColumn, Warning},
 };
 use serde_json::{Map, Value};
 
@@ -73,8 +73,9 @@ pub(super) fn judge_series_times(
         }
         let message =
             format!("{found}; such rows are rejected, and more than {limit} of all stop the build");
-        let warning = Warning::new("times_unreadable", message);
-        source.warnings.push(warning.with_key(key));
+        let warning = Warning::new("times_unreadable", message).with_key(key);
+        let columns = vec![WarnedColumn::new(&series.time)];
+        source.warnings.push(warning.with_columns(columns));
     }
     if are_all {
         let cells = preview.records.iter();
@@ -205,6 +206,7 @@ mod tests {
         };
         assert_eq!(warning.code, "times_unreadable");
         assert_eq!(warning.key.as_deref(), Some("dataset.series.unit"));
+        assert!(warning.is_about("ts"), "{warning:?}");
         let good = check(series, ColumnType::Int64, &times[..18], true);
         assert!(good.error.is_none() && good.warnings.is_empty(), "{good:?}");
     }

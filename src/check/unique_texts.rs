@@ -2,7 +2,10 @@
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use feedline_preprocess::CheckedDataset;
-use feedline_schemas::{config::DatasetConfig, report::Warning};
+use feedline_schemas::{
+    config::DatasetConfig,
+    report::{WarnedColumn, Warning},
+};
 
 use super::checked_source::CheckedSource;
 
@@ -54,10 +57,10 @@ pub(super) fn judge_unique_texts(
     if is_all && is_certain && train_rows >= ENOUGH_ROWS {
         source.error = Some(message);
     } else {
-        let warning = Warning::new("no_feature_left", message);
-        source
-            .warnings
-            .push(warning.with_key("dataset.categorical"));
+        let columns = dataset.categorical.iter();
+        let columns = columns.map(|name| WarnedColumn::new(name)).collect();
+        let warning = Warning::new("no_feature_left", message).with_key("dataset.categorical");
+        source.warnings.push(warning.with_columns(columns));
     }
 }
 

@@ -43,7 +43,10 @@ pub(super) async fn reread_source(options: RereadSource, tools: &Tools) -> anyho
     };
     let name = work.source(&source)?;
     let (config, context) = (&work.loaded.config, work.ingesting());
-    let reread = feedline_ingest::reread(config, &name, &what, &context, dry_run).await;
+    let reread = Box::pin(feedline_ingest::reread(
+        config, &name, &what, &context, dry_run,
+    ))
+    .await;
     let mut report = reread.map_err(|e| work.ingest_error(e))?;
     // Rows of missing files are dropped, and a run would only fail to find them.
     let has_files = what.files.is_none() || !report.ranges.is_empty();

@@ -2,11 +2,7 @@
 
 use feedline_preprocess::Engine;
 
-use super::{
-    tools::Tools,
-    unset_variables::{is_variable_named, name_other_variables},
-    work::PipelineWork,
-};
+use super::{tools::Tools, unset_variables::UnsetVariables, work::PipelineWork};
 use crate::{check, cli::Pipeline, exit::Outcome};
 
 /// Checks settings, secrets and sources, and prints the findings.
@@ -19,10 +15,11 @@ pub(super) async fn check_pipeline(
     let file = pipeline.file.display().to_string();
     let (ingest, preprocess) = (work.ingesting(), work.preprocessing(Engine::Local));
     let (loaded, environment) = (&work.loaded, &tools.environment);
-    let is_set = |name: &str| environment.is_set(name);
-    let complete = |reason: String, problems: &[String]| {
-        let is_known = is_variable_named(&reason, problems);
-        (!is_known).then(|| name_other_variables(reason, &loaded.config, is_set))
+    let unset = UnsetVariables::of(&loaded.config, |name| environment.is_set(name));
+    let complete = |key: &str, reason: String, before: &[String]| {
+        // A problem of one of them names all others.
+        let is_known = unset.has_key(key) && before.iter().any(|key| unset.has_key(key));
+        (!is_known).then(|| unset.name_others(key, reason))
     };
     let report = check::check(loaded, file, &ingest, &preprocess, is_offline, &complete).await?;
     tools.print(&report, work.json)?;

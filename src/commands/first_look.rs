@@ -1,6 +1,6 @@
 //! `feedline init`: a first look at data, and the pipeline that is written for it.
 
-use std::{fs, path::Path};
+use std::{fs, mem, path::Path};
 
 use anyhow::Context as _;
 use feedline_ingest::SourcePreview;
@@ -12,11 +12,13 @@ use crate::{
     cli::{Init, Options, Pipeline},
     exit::{ErrorWithExample, Outcome},
     init::{self, ColumnRoles, Content, Hints, InitReport, Location, NumberFormat},
-    output::read_failure,
 };
 
 /// Most columns that `contract.max_columns` allows.
 const MOST_COLUMNS: usize = 10_000;
+
+/// Key of a setting of decimal commas.
+const COMMA: &str = "decimal_separator";
 
 /// A look at the data that `init` writes a pipeline for.
 struct FirstLook<'a> {
@@ -50,10 +52,13 @@ impl<'a> FirstLook<'a> {
         let mut found = init::Pagination::default();
         for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
             if let Some(error) = suggestion.error {
+                let hint = match suggestion.is_denied {
+                    true => token_hint(location),
+                    false => "",
+                };
                 anyhow::bail!(
-                    "`{}` cannot be read as an API of JSON: {error}{}",
-                    location.url,
-                    token_hint(location)
+                    "`{}` cannot be read as an API of JSON: {error}{hint}",
+                    location.url
                 );
             }
             found = init::Pagination {
@@ -164,6 +169,7 @@ impl<'a> FirstLook<'a> {
         if let Some(all) = with_all_columns(location, &preview) {
             (*location, preview) = (all.clone(), self.look(&all, pagination).await?);
         }
+        let mut with_points: Option<(Location, SourcePreview)> = None;
         for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
             let is_found = match format {
                 NumberFormat::GroupedComma => preview.has_grouped_commas,
@@ -176,8 +182,20 @@ impl<'a> FirstLook<'a> {
             with_commas.number_format = format;
             let again = self.look(&with_commas, pagination).await?;
             if init::numbers(&again) > init::numbers(&preview) {
-                (*location, preview) = (with_commas, again);
+                let earlier = (
+                    mem::replace(location, with_commas),
+                    mem::replace(&mut preview, again),
+                );
+                with_points = with_points.or(Some(earlier));
             }
+        }
+        let mut kept_points = None;
+        if let (Some(target), Some((points, earlier))) = (target, with_points)
+            && init::is_number_column(&earlier, target)
+            && !init::is_number_column(&preview, target)
+        {
+            (*location, preview) = (points, earlier);
+            kept_points = Some(keep_decimal_points(&mut preview, target));
         }
         if let Some(numbers) = with_number_settings(location, &preview, target) {
             let again = self.look(&numbers, pagination).await?;
@@ -185,14 +203,31 @@ impl<'a> FirstLook<'a> {
                 (*location, preview) = (numbers, again);
             }
         }
-        location.open_numbers = init::describe_open_numbers(
-            location.number_format,
-            &location.number_settings,
-            location.number_column.as_deref(),
-            &preview,
-        );
+        location.open_numbers = kept_points.or_else(|| {
+            init::describe_open_numbers(
+                location.number_format,
+                &location.number_settings,
+                location.number_column.as_deref(),
+                &preview,
+            )
+        });
         with_columns(location, preview)
     }
+}
+
+/// Removes the settings of decimal commas from a preview whose named `target` has decimal points, and says so.
+fn keep_decimal_points(preview: &mut SourcePreview, target: &str) -> String {
+    let with_commas = |settings: &[String]| settings.iter().any(|key| key.starts_with(COMMA));
+    for column in &mut preview.columns {
+        if with_commas(&column.number_settings) {
+            column.number_settings.clear();
+        }
+    }
+    format!(
+        "`{target}` has decimal points, so `csv.decimal_separator` is not set, and numbers with a decimal comma in other columns \
+         land as text; `try_cast(replace(COLUMN, ',', '.') as double)` in `dataset.sql` reads them where no cell has groups of \
+         thousands"
+    )
 }
 
 /// Returns a preview with columns.
@@ -204,8 +239,7 @@ fn with_columns(location: &Location, preview: SourcePreview) -> anyhow::Result<S
                 true => token_hint(location),
                 false => "",
             };
-            let error = read_failure(&format!("`{}` ", location.url), error);
-            Err(ErrorWithExample(error + hint + &advice).into())
+            Err(ErrorWithExample(format!("{error}{hint}{advice}")).into())
         }
         None if preview.columns.is_empty() => {
             let why = init::rejected_note(&preview)

@@ -18,7 +18,8 @@ pub(super) fn leave_out_relation(used: &mut UsedRun) {
 
 impl PipelineWork<'_> {
     /// Returns a warning if the pipeline's own dataset was built with other settings of
-    /// `[dataset]`, from other files, or by an earlier version. Newly landed rows make no difference.
+    /// `[dataset]`, from other files, or by an earlier version, or if these settings can build none.
+    /// Newly landed rows make no difference.
     pub(super) async fn dataset_warning(&self) -> Option<Warning> {
         let consequence = "the model is of the existing dataset";
         self.training_dataset_warning(consequence).await
@@ -40,16 +41,27 @@ impl PipelineWork<'_> {
         let manifest = feedline_preprocess::read_manifest(&self.root.child("dataset")).await;
         let (manifest, context) = (manifest.ok()?, self.preprocessing(Engine::Local));
         let built = feedline_preprocess::is_built_by(config, &manifest, &context).await;
-        // Without a readable landing zone there is nothing to compare.
-        if built.ok()? {
-            return None;
-        }
-        let message = format!(
-            "the dataset was built with other settings than `[dataset]` has now, from other files, or by an earlier \
-             version of feedline: {consequence}; run `feedline shards build` for one with these settings"
-        );
-        tracing::warn!(key = "dataset", "{message}");
-        Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
+        let (key, message) = match built {
+            Ok(true) => return None,
+            Ok(false) => {
+                let message = format!(
+                    "the dataset was built with other settings than `[dataset]` has now, from other files, or by an earlier \
+                     version of feedline: {consequence}; run `feedline shards build` for one with these settings"
+                );
+                ("dataset".to_owned(), message)
+            }
+            Err(feedline_preprocess::Error::Config { key, reason }) => {
+                let message = format!(
+                    "`feedline shards build` would fail with these settings (`{key}`: {reason}), so whether the dataset was built with \
+                     them is not known: {consequence}; correct the settings, then run `feedline shards build`"
+                );
+                (key, message)
+            }
+            // Without a readable landing zone there is nothing to compare.
+            Err(_) => return None,
+        };
+        tracing::warn!(key = key.as_str(), "{message}");
+        Some(Warning::new("dataset_settings_changed", message).with_key(&key))
     }
 
     /// Checks that images are decoded like those of the dataset.

@@ -4,8 +4,6 @@
 use feedline_schemas::config::{PipelineConfig, SecretRef};
 use serde_json::Value;
 
-use crate::environment::UNSET;
-
 /// Tables whose keys the user chooses, so that one may be called `env`.
 const FREE_KEYS: [&str; 7] = [
     "columns",
@@ -17,57 +15,60 @@ const FREE_KEYS: [&str; 7] = [
     "variables",
 ];
 
-/// Adds the other variables of the sources that are not set to `reason`, if it is about one.
-pub(super) fn name_other_variables(
-    mut reason: String,
-    config: &PipelineConfig,
-    is_set: impl Fn(&str) -> bool,
-) -> String {
-    let Some(known) = unset_variable(&reason).map(str::to_owned) else {
-        return reason;
-    };
-    let mut all = Vec::new();
-    if let Ok(sources) = serde_json::to_value(&config.source) {
-        collect(&sources, "source", "", &mut all);
-    }
-    all.sort_by(|(_, one), (_, other)| one.cmp(other));
-    let mut others: Vec<(String, String)> = Vec::new();
-    for (variable, key) in all {
-        let is_known = variable == known || others.iter().any(|(other, _)| *other == variable);
-        if !is_known && !is_set(&variable) {
-            others.push((variable, key));
+/// Variables of the sources that are not set, each with its key, in the order of the sources.
+pub(super) struct UnsetVariables(Vec<(String, String)>);
+
+impl UnsetVariables {
+    /// Finds those of `config` that `is_set` denies.
+    pub(super) fn of(config: &PipelineConfig, is_set: impl Fn(&str) -> bool) -> Self {
+        let mut found = Vec::new();
+        for (index, source) in config.source.iter().enumerate() {
+            if let Ok(source) = serde_json::to_value(source) {
+                collect(&source, &format!("source.{index}"), "", &mut found);
+            }
         }
+        found.retain(|(variable, _)| !is_set(variable));
+        Self(found)
     }
-    let named = others
-        .iter()
-        .map(|(variable, key)| format!("`{variable}` (`{key}`)"));
-    let named: Vec<String> = named.collect();
-    if !named.is_empty() {
-        reason.push_str("; also not set: ");
-        reason.push_str(&named.join(", "));
+
+    /// Returns true if one of them has the secret at `key`, so that an error at `key` is about it.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.at(key).is_some()
     }
-    reason
-}
 
-/// Returns true if one of `problems` names the variable that `reason` says is not set.
-pub(super) fn is_variable_named(reason: &str, problems: &[String]) -> bool {
-    let Some(name) = unset_variable(reason) else {
-        return false;
-    };
-    let name = format!("`{name}`");
-    let names = |problem: &String| problem.contains("not set") && problem.contains(&name);
-    problems.iter().any(names)
-}
+    /// Adds the other variables to the `reason` of an error at `key`, if that is about one.
+    pub(super) fn name_others(&self, key: &str, mut reason: String) -> String {
+        let Some(known) = self.at(key) else {
+            return reason;
+        };
+        let mut others: Vec<&(String, String)> = Vec::new();
+        for unset in &self.0 {
+            let is_listed = others.iter().any(|other| other.0 == unset.0);
+            if unset.0 != known && !is_listed {
+                others.push(unset);
+            }
+        }
+        let named = others
+            .iter()
+            .map(|(variable, key)| format!("`{variable}` (`{key}`)"));
+        let named: Vec<String> = named.collect();
+        if !named.is_empty() {
+            reason.push_str("; also not set: ");
+            reason.push_str(&named.join(", "));
+        }
+        reason
+    }
 
-/// Name of the variable that `reason` says is not set.
-fn unset_variable(reason: &str) -> Option<&str> {
-    let [before, after] = UNSET;
-    let (name, _) = reason.strip_prefix(before)?.split_once(after)?;
-    Some(name)
+    /// The first variable of the secrets at `key`.
+    fn at(&self, key: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        let (variable, _) = all.find(|(_, own)| own == key)?;
+        Some(variable)
+    }
 }
 
 /// Finds the variables of the secrets in `value`, which is at `key` and the last part of that is
-/// `name`.
+/// `name`. Items of a list have the key of the list, as in errors about them.
 fn collect(value: &Value, key: &str, name: &str, found: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => {
@@ -80,19 +81,19 @@ fn collect(value: &Value, key: &str, name: &str, found: &mut Vec<(String, String
             }
         }
         Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                collect(item, &format!("{key}.{index}"), "", found);
+            for item in items {
+                collect(item, key, "", found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// The variable of a reference to a secret.
+/// The variable of a reference to a secret. One that also names a file is refused before it is read.
 fn variable_of(value: &Value) -> Option<String> {
     value.get("env")?.as_str()?;
     let reference: SecretRef = serde_json::from_value(value.clone()).ok()?;
-    reference.env
+    reference.env.filter(|_| reference.file.is_none())
 }
 
 #[cfg(test)]
@@ -101,9 +102,7 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_unset_variable_is_reported_with_all_others_of_the_sources() {
-        let text = r#"
+    const SOURCES: &str = r#"
 [pipeline]
 name = "p"
 
@@ -121,26 +120,54 @@ url = "https://api.example.org/b"
 auth = { type = "basic", user = { env = "SET" }, password = { env = "B" } }
 headers = { X-Key = { env = "C", prefix = "Key " }, X-Other = { env = "A" } }
 "#;
-        let config = load("p", text, &[]).unwrap().config;
-        let check = |reason: &str, expected: &str| {
-            let found = name_other_variables(reason.to_owned(), &config, |name| name == "SET");
-            assert_eq!(found, format!("{reason}{expected}"));
-        };
-        check(
-            "environment variable `A` is not set; set it",
-            "; also not set: `B` (`source.1.auth.password`), `C` (`source.1.headers.X-Key`)",
-        );
-        check("is empty; set it to the secret", "");
+
+    fn unset() -> UnsetVariables {
+        let config = load("p", SOURCES, &[]).unwrap().config;
+        UnsetVariables::of(&config, |name| name == "SET")
     }
 
     #[test]
-    fn a_variable_that_a_problem_names_is_known() {
-        let problems = ["`B` is a column", "environment variable `A` is not set"];
-        let problems = problems.map(str::to_owned);
-        for (name, expected) in [("A", true), ("B", false), ("C", false)] {
-            let reason = format!("environment variable `{name}` is not set; set it");
-            assert_eq!(is_variable_named(&reason, &problems), expected, "{name}");
+    fn an_unset_variable_is_reported_with_all_others_of_the_sources() {
+        let unset = unset();
+        let check = |key: &str, expected: &str| {
+            // The words of the reason do not count.
+            let reason = "its secret is missing";
+            let found = unset.name_others(key, reason.to_owned());
+            assert_eq!(found, format!("{reason}{expected}"), "{key}");
+        };
+        check(
+            "source.0.auth.secret",
+            "; also not set: `B` (`source.1.auth.password`), `C` (`source.1.headers.X-Key`)",
+        );
+        check(
+            "source.1.headers.X-Key",
+            "; also not set: `A` (`source.0.auth.secret`), `B` (`source.1.auth.password`)",
+        );
+        check("source.1.auth.user", "");
+        check("source.0.url", "");
+    }
+
+    #[test]
+    fn an_error_is_about_an_unset_variable_by_its_key() {
+        let unset = unset();
+        for (key, expected) in [
+            ("source.0.auth.secret", true),
+            ("source.1.headers.X-Other", true),
+            ("source.1.auth.user", false),
+            ("source.0.params", false),
+            ("dataset.target", false),
+        ] {
+            assert_eq!(unset.has_key(key), expected, "{key}");
         }
-        assert!(!is_variable_named("`A` is empty", &problems));
+    }
+
+    #[test]
+    fn secrets_of_a_list_have_its_key() {
+        let value = serde_json::json!({ "ids": [{ "env": "A" }, { "x": { "env": "B" } }] });
+        let mut found = Vec::new();
+        collect(&value, "source.0.body", "", &mut found);
+        let expected = [("A", "source.0.body.ids"), ("B", "source.0.body.ids.x")];
+        let expected = expected.map(|(variable, key)| (variable.to_owned(), key.to_owned()));
+        assert_eq!(found, expected);
     }
 }

@@ -12,7 +12,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
-use super::{tools::Tools, unset_variables::name_other_variables};
+use super::{tools::Tools, unset_variables::UnsetVariables};
 use crate::{
     cli::{Detail, Options, Pipeline},
     environment::Environment,
@@ -220,8 +220,8 @@ impl<'a> PipelineWork<'a> {
         match error {
             feedline_ingest::Error::Config { key, reason } => {
                 let is_set = |name: &str| self.tools.environment.is_set(name);
-                let reason = name_other_variables(reason, &self.loaded.config, is_set);
-                let reason = self.mask(&reason);
+                let unset = UnsetVariables::of(&self.loaded.config, is_set);
+                let reason = self.mask(&unset.name_others(&key, reason));
                 self.loaded.error(&key, reason).into()
             }
             error => self.mask_error(error),

@@ -3,7 +3,9 @@
 use std::{fmt, fs, path::Path};
 
 use anyhow::bail;
-use feedline_readers::file_format::TABLE_ENDINGS;
+use feedline_readers::file_format::{
+    ARCHIVE_ENDINGS, TABLE_ENDINGS, known_endings, workbook_remedy,
+};
 
 use super::{ColumnRoles, NumberFormat, folder::of_folder, pipeline::image_sides};
 use crate::{output::counted, user_info};
@@ -14,8 +16,6 @@ const IMAGES: [&str; 10] = [
 ];
 /// Extensions of texts.
 const TEXTS: [&str; 2] = ["txt", "md"];
-/// Endings of archives of images.
-const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
 
 /// Kind of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,10 +282,11 @@ impl Location {
                 Some(FileClass::Text) => Content::Texts { is_single: true },
                 Some(FileClass::Table) => Content::Table,
                 None => bail!(
-                    "the ending of `{given}` is of no known format; known are {}, each also with `.gz` or `.zst`, {} and {}",
-                    TABLE_ENDINGS.join(", "),
-                    IMAGES.join(", "),
-                    TEXTS.join(", ")
+                    "the ending of `{given}` is of no known format; {}; known are {}, .{} and .{}",
+                    workbook_remedy(given).unwrap_or("save the file in a known one"),
+                    known_endings(),
+                    IMAGES.join(", ."),
+                    TEXTS.join(", .")
                 ),
             };
             return Ok(Self::plain(given, content, name));
@@ -339,7 +340,7 @@ pub(crate) fn is_data_file(name: &str) -> bool {
 pub(super) fn class_of(name: &str) -> Option<FileClass> {
     let name = name.to_lowercase();
     let has = |endings: &[&str]| endings.iter().any(|end| name.ends_with(&format!(".{end}")));
-    if has(&ARCHIVES) {
+    if has(&ARCHIVE_ENDINGS) {
         return Some(FileClass::Archive);
     }
     let plain = name
@@ -457,5 +458,14 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("is of no known format"), "{error}");
+        for part in [".csv, ", ".feather, ", ".tgz, ", ".txt"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let file = tempfile::Builder::new().suffix(".xlsx").tempfile().unwrap();
+        let error = Location::new(&file.path().display().to_string())
+            .unwrap_err()
+            .to_string();
+        let remedy = "save each sheet of the workbook as CSV";
+        assert!(error.contains(remedy), "{error}");
     }
 }

@@ -107,8 +107,8 @@ fn is_number(column: &ColumnPreview) -> bool {
     column.column_type.is_some_and(ColumnType::is_number)
 }
 
-/// Key that reads the text of column `name` as numbers: that of the warning that names the column, and otherwise the
-/// first setting that reads it, since a warning names a few columns only.
+/// Key that reads the text of column `name` as numbers: that of the warning about the column, and otherwise the first
+/// setting that reads it, since no warning is about cells of several notations.
 pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> {
     let codes = [
         "looks_like_decimal_comma",
@@ -121,10 +121,9 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
         "looks_like_currency",
         "leading_zeros",
     ];
-    let item = format!("`{name}` (");
     let mut warnings = preview.warnings.iter();
-    let warning = warnings
-        .find(|warning| codes.contains(&warning.code.as_str()) && warning.message.contains(&item));
+    let warning =
+        warnings.find(|warning| codes.contains(&warning.code.as_str()) && warning.is_about(name));
     let key = warning.and_then(|warning| warning.key.as_deref());
     let mut columns = preview.columns.iter();
     let column = columns.find(|column| column.name == name);
@@ -144,36 +143,38 @@ pub(super) fn number_key(name: &str, preview: &SourcePreview) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use feedline_ingest::SeparatorSamples;
-    use feedline_schemas::report::Warning;
+    use feedline_schemas::report::{WarnedColumn, Warning};
 
     use super::*;
 
+    /// Warning about these columns, whose message names them in other words.
+    fn warning(code: &str, columns: &[&str]) -> Warning {
+        let columns = columns.iter().map(|name| WarnedColumn::new(name));
+        Warning::new(code, "numbers").with_columns(columns.collect())
+    }
+
     #[test]
-    fn a_column_that_a_warning_only_counts_has_the_key_of_its_settings() {
+    fn a_column_without_a_warning_has_the_key_of_its_settings() {
         let column = |name: &str, setting: Option<&str>| ColumnPreview {
             name: name.to_owned(),
             number_settings: setting.map(str::to_owned).into_iter().collect(),
             ..ColumnPreview::default()
         };
-        let message = "`a` (`0042`) and 6 more columns: numbers";
+        let zeros = warning("leading_zeros", &["a", "b", "c", "d", "e", "h"]);
         let preview = SourcePreview {
             columns: vec![
                 column("a", Some("currency = \"$\"")),
                 column("f", Some("thousands_separator = \",\"")),
                 column("g", None),
             ],
-            warnings: vec![
-                Warning::new("leading_zeros", message).with_key("contract.column.<name>.type"),
-            ],
+            warnings: vec![zeros.with_key("contract.column.<name>.type")],
             ..SourcePreview::default()
         };
         let keys = ["a", "f", "g", "h"].map(|name| number_key(name, &preview));
         let keys = keys.each_ref().map(Option::as_deref);
-        let set = "csv.thousands_separator";
-        assert_eq!(
-            keys,
-            [Some("contract.column.a.type"), Some(set), None, None]
-        );
+        let set = Some("csv.thousands_separator");
+        let declared = ["contract.column.a.type", "contract.column.h.type"].map(Some);
+        assert_eq!(keys, [declared[0], set, None, declared[1]]);
     }
 
     #[test]
@@ -183,9 +184,8 @@ mod tests {
             number_settings: setting.map(str::to_owned).into_iter().collect(),
             ..ColumnPreview::default()
         };
-        let message = "`a` (`1.014,14`), `b` (`8,97`): numbers";
-        let decimal = Warning::new("looks_like_decimal_comma", message);
-        let coded = Warning::new("looks_like_coded_amounts", "`c` (`852,-`): amounts");
+        let decimal = warning("looks_like_decimal_comma", &["a", "b"]);
+        let coded = warning("looks_like_coded_amounts", &["c"]);
         let preview = SourcePreview {
             columns: vec![
                 column("a", None),

@@ -196,6 +196,7 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
         entity,
         decisions,
         missing_targets,
+        one_valued,
         text,
         images,
     } = columns;
@@ -233,6 +234,7 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
         }
         out += "]\n";
     }
+    out += &indicator_steps(one_valued);
     out += "# Everything fitted (imputation, caps, means, categories) is fitted on the training split alone.\n";
     match entity {
         Some(entity) => {
@@ -257,6 +259,21 @@ fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
          epochs = {epochs}\npatience = 10\nlearning_rate = 0.003\n"
     );
     out
+}
+
+/// The default steps after one that marks missing cells of the columns `one_valued`; empty without such columns.
+fn indicator_steps(one_valued: &[String]) -> String {
+    if one_valued.is_empty() {
+        return String::new();
+    }
+    let columns: Vec<String> = one_valued.iter().map(|column| quoted(column)).collect();
+    format!(
+        "# These columns have one value or are missing: the indicator is 1 where a cell is missing. The other steps are the default\n\
+         # ones; categories follow them.\n\
+         step = [\n    {{ type = \"impute\", indicator = true, columns = [{}] }},\n    {{ type = \"impute\" }},\n    \
+         {{ type = \"winsorize\" }},\n    {{ type = \"standardize\" }},\n]\n",
+        columns.join(", ")
+    )
 }
 
 /// The commented split that validates and tests on the newest rows, with the setting that makes `time` a time.
@@ -501,6 +518,7 @@ mod tests {
             dates: Some("contract.dates = [\"%d/%m/%Y\"]".into()),
             decisions: vec!["`y`\nis a class".into()],
             missing_targets: Some((0.25, 0.4)),
+            one_valued: vec!["vip \"1\"".into(), "on".into()],
             text: None,
             images: None,
         };

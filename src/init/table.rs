@@ -1,6 +1,7 @@
 //! Target, features and keys of a table, from a preview of its columns.
 
 mod image_columns;
+mod one_value;
 mod split_columns;
 mod text_dates;
 
@@ -14,7 +15,7 @@ use feedline_schemas::{
 };
 use serde::Serialize;
 
-use self::text_dates::looks_like_dates;
+use self::{one_value::is_value_or_missing, text_dates::looks_like_dates};
 use super::{
     number_query::{identifier, number_by_sql},
     numbers::{has_mixed_decimals, has_split_decimals, number_key},
@@ -57,6 +58,8 @@ pub(crate) struct ColumnRoles {
     /// True if the target is a class.
     pub(crate) is_class: bool,
     pub(crate) dropped: Vec<Dropped>,
+    /// Numeric features that have one value or are missing, which get an indicator of their missing cells.
+    pub(crate) one_valued: Vec<String>,
     /// Column of timestamps, or of dates that land as text.
     pub(crate) time: Option<String>,
     /// Setting of the source that makes timestamps of the texts in `time`; none for timestamps.
@@ -96,8 +99,13 @@ impl ColumnRoles {
         if found.target.is_none() {
             found.choose_target(preview);
         }
-        if columns.iter().any(|column| found.is_feature(column)) {
+        // Beside texts and without a named target, a column of one value is no reason for another model than one of the texts.
+        let is_of_texts = target.is_none() && columns.iter().any(is_prose);
+        let is_beside_texts = |column: &ColumnPreview| is_of_texts && is_value_or_missing(column);
+        let mut features = columns.iter().filter(|column| found.is_feature(column));
+        if features.any(|column| !is_beside_texts(column)) {
             found.choose_task(preview, MAX_CLASSES);
+            found.keep_one_valued(preview);
             found.choose_split(preview);
             found.review_row_numbers(columns);
             found.review_epochs(columns);
@@ -155,7 +163,8 @@ impl ColumnRoles {
     /// Chooses a target by its name, or the last column that can be one.
     fn choose_target(&mut self, preview: &SourcePreview) {
         let columns = preview.columns.iter();
-        let mut free = columns.filter(|column| !self.is_dropped(column));
+        let mut free =
+            columns.filter(|column| !self.is_dropped(column) && !is_value_or_missing(column));
         let by_name = free
             .clone()
             .find(|column| TARGETS.contains(&column.name.to_lowercase().as_str()));
@@ -375,7 +384,7 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String>
         {
             Some("a row number by its empty header")
         }
-        Some(_) if *compared >= MIN_ROWS && *distinct == 1 && are_all_compared => {
+        Some(_) if *compared >= MIN_ROWS && *distinct == 1 && *missing == 0 && are_all_compared => {
             return Some(format!("one value in all {rows} rows"));
         }
         Some(_) => None,

@@ -160,9 +160,11 @@ impl RankLaunch {
     ) -> Result<Duration, RankError> {
         let said = failure.said.as_ref();
         if let Some(said) = said.filter(|said| !said.may_pass) {
-            // Only a message that ends with a checkpoint has one to resume from.
-            let resumes = said.interrupted && said.message.ends_with(".safetensors`");
-            let advice = if resumes { self.advice } else { "" };
+            let advice = if said.names_checkpoint {
+                self.advice
+            } else {
+                ""
+            };
             return Err(RankError {
                 message: format!("{}{advice}", said.message),
                 code: said.code,

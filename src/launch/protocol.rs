@@ -29,6 +29,8 @@ pub(super) struct ReportedFailure {
     pub(super) code: u8,
     /// True if it stopped on request.
     pub(super) interrupted: bool,
+    /// True if the message ends with the checkpoint to resume from.
+    pub(super) names_checkpoint: bool,
     /// True if a restart may help.
     pub(super) may_pass: bool,
     /// The rank at fault and its fault, if that is another one.
@@ -43,6 +45,7 @@ impl ReportedFailure {
             message: format!("{error:#}"),
             code,
             interrupted: trained.is_some_and(|e| e.kind() == ErrorKind::Cancelled),
+            names_checkpoint: matches!(trained, Some(Error::Interrupted { .. })),
             may_pass: trained.map_or(code == 1, Error::may_pass),
             other: match trained {
                 Some(Error::Rank { rank, reason, .. }) => Some((*rank, reason.clone())),

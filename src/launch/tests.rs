@@ -9,7 +9,7 @@ use std::{
 use feedline_schemas::{config::ParallelConfig, report::TrainReport};
 use feedline_storage::clock::{Clock, SystemClock};
 
-use super::{RankError, RankLaunch};
+use super::{RankError, RankLaunch, protocol::ReportedFailure};
 
 /// 4 s, by the clock that they have here.
 const SILENCE_S: u64 = 16;
@@ -36,10 +36,11 @@ fn rank_script(at: &Path) -> String {
         ..TrainReport::default()
     };
     let report = serde_json::to_string(&report).unwrap();
-    let failed = |message: &str, code, interrupted, may_pass, other: &str| {
-        format!(
-            r#"echo '{{"failed":{{"message":"{message}","code":{code},"interrupted":{interrupted},"may_pass":{may_pass},"other":{other}}}}}'"#
-        )
+    let failed = |message: &str, code, [interrupted, saved, may_pass]: [bool; 3], other: &str| {
+        let fields = format!(
+            r#""message":"{message}","code":{code},"interrupted":{interrupted},"names_checkpoint":{saved}"#
+        );
+        format!(r#"echo '{{"failed":{{{fields},"may_pass":{may_pass},"other":{other}}}}}'"#)
     };
     format!(
         r#"
@@ -49,14 +50,21 @@ late() {{ {late}; }}
 disk() {{ {disk}; }}
 key() {{ {key}; }}
 stopped() {{ {stopped}; }}
+saved() {{ {saved}; }}
 meet() {{ : >"{at}/$RANK"; until [ $(ls "{at}" | wc -l) = $WORLD_SIZE ]; do sleep 0.01; done; }}
 echo 'output of a library'
 "#,
         at = at.display(),
-        late = failed("rank 1 failed", 1, false, true, r#"[1,"waited for it"]"#),
-        disk = failed("the disk is full", 1, false, true, "null"),
-        key = failed("cannot use `train.x`", 2, false, false, "null"),
-        stopped = failed("interrupted", 1, true, false, "null"),
+        late = failed(
+            "rank 1 failed",
+            1,
+            [false, false, true],
+            r#"[1,"waited for it"]"#
+        ),
+        disk = failed("the disk is full", 1, [false, false, true], "null"),
+        key = failed("cannot use `train.x`", 2, [false; 3], "null"),
+        stopped = failed("interrupted", 1, [true, false, false], "null"),
+        saved = failed("resume from it", 1, [true, true, false], "null"),
     )
 }
 
@@ -211,6 +219,29 @@ fn a_stop_is_passed_on_and_the_first_rank_may_take_its_time() {
             .unwrap_err()
             .contains("not started again: it was asked to stop")
     );
+}
+
+#[test]
+fn a_stop_that_saved_a_checkpoint_ends_with_the_way_to_resume() {
+    let stop = AtomicBool::new(true);
+    let script = "at 5 0; dd bs=1 count=1 2>/dev/null >/dev/null; saved";
+    let (error, code) = launch_by(&Fast::default(), &stop, 2, 9, script);
+    let expected = "resume from it with `--resume`";
+    assert_eq!((error.unwrap_err().as_str(), code), (expected, 1));
+}
+
+#[test]
+fn a_failed_rank_says_if_its_message_ends_with_a_checkpoint() {
+    let interrupted = feedline_trainer::Error::Interrupted {
+        checkpoint: "a".to_owned(),
+    };
+    let busy = feedline_trainer::Error::Busy {
+        url: "a.safetensors".to_owned(),
+    };
+    let names =
+        |error: feedline_trainer::Error| ReportedFailure::new(&error.into()).names_checkpoint;
+    assert!(names(interrupted));
+    assert!(!names(busy));
 }
 
 #[test]

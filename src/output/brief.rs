@@ -2,7 +2,8 @@
 //!
 //! Lines of a report are headings (not indented), results (indented by two) and details (by four).
 //! Warnings come last. A report above [`MAX_LINES`] lines has its details left out, with a line
-//! that names their kinds. It keeps the reasons that rejected the most rows.
+//! that names their kinds. It keeps the reasons that rejected the most rows, and the warnings of the
+//! worst [`Severity`]; a line has the codes of the others.
 
 use std::{
     cmp::Reverse,
@@ -11,7 +12,10 @@ use std::{
 
 use serde::{Serialize, Serializer};
 
-use super::text::{Text, counted, line};
+use super::{
+    severity::{Severity, shown_code},
+    text::{Text, counted, line},
+};
 
 /// Most lines of a report without `--verbose`.
 const MAX_LINES: usize = 25;
@@ -101,17 +105,7 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         } else {
             room
         };
-        for (subject, warning) in &warnings[..shown] {
-            line(out, subject, warning)?;
-        }
-        left_out.add(warnings.len() - shown, "warnings");
-        if shown < warnings.len() {
-            line(
-                out,
-                "",
-                "and ".to_owned() + &counted((warnings.len() - shown) as u64, "more warning"),
-            )?;
-        }
+        left_out.add(write_some(&mut warnings, shown, out)?, "warnings");
     }
     if left_out.lines > 0 {
         let OmittedLines { lines, kinds } = &left_out;
@@ -124,6 +118,33 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         Some(next) => line(out, "next", next),
         None => Ok(()),
     }
+}
+
+/// Writes the worst of `warnings`, as many as `shown`, and a line with the codes of the others. Returns their number.
+fn write_some(
+    warnings: &mut [(&str, &str)],
+    shown: usize,
+    out: &mut String,
+) -> Result<usize, fmt::Error> {
+    if shown < warnings.len() {
+        warnings.sort_by_key(|(_, warning)| Severity::of(shown_code(warning)));
+    }
+    let (shown, others) = warnings.split_at(shown);
+    for (subject, warning) in shown {
+        line(out, subject, warning)?;
+    }
+    if !others.is_empty() {
+        let mut codes: Vec<&str> = Vec::new();
+        for (_, warning) in others {
+            let code = shown_code(warning);
+            if !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
+        let more = counted(others.len() as u64, "more warning");
+        line(out, "", format!("and {more}: {}", codes.join(", ")))?;
+    }
+    Ok(others.len())
 }
 
 /// Lines left out, and their kinds in the order of their first appearance.
@@ -333,6 +354,38 @@ mod tests {
                 assert!(above.starts_with(&format!("  s{source} ")), "{lines:#?}");
             }
         }
+    }
+
+    #[test]
+    fn warnings_of_leaks_are_shown_first_and_the_codes_of_the_others_are_named() {
+        let mut text = report(12, 2);
+        for code in [
+            "missing spellings",
+            "worse than baseline",
+            "target leakage",
+            "missing spellings",
+            "equal rows",
+        ] {
+            line(&mut text, "  warning", format!("{code}: `x`: 7")).unwrap();
+        }
+        let lines = arranged(&text, false);
+        let start = lines.iter().position(|line| line == "warnings").unwrap();
+        let shown: Vec<String> = lines[start + 1..]
+            .iter()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .take_while(|line| !line.starts_with("more"))
+            .collect();
+        let last = shown.last().unwrap();
+        let first = ["target leakage", "equal rows", "worse than baseline"];
+        for (line, code) in shown.iter().zip(first) {
+            assert!(line.starts_with(&format!("dataset {code}: ")), "{lines:#?}");
+        }
+        assert!(last.starts_with("and 8 more warnings: odd values 7, "));
+        assert!(last.ends_with(", columns dropped, missing spellings"));
+        let all = arranged(&text, true).join("\n");
+        let places = ["odd values", "missing spellings", "target leakage"];
+        let places = places.map(|code| all.find(code));
+        assert!(places.is_sorted(), "{all}");
     }
 
     #[test]

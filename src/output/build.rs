@@ -16,14 +16,12 @@ use feedline_schemas::{
 
 use super::{
     dataset,
+    severity::EARLIER,
     text::{
         Text, counted, grouped, grouped_as, line, number, write_reasons, write_rejects,
         write_warnings_of,
     },
 };
-
-/// Begins a warning of a dataset that was kept as it was.
-const EARLIER: &str = "of the earlier build: ";
 
 pub(super) fn write_filtered(
     reasons: &BTreeMap<String, u64>,
@@ -209,7 +207,7 @@ impl Text for DatasetReport {
         write_unexpected(&self.unexpected, out)?;
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
-        dataset::write_other_uses(&self.dropped_columns, out)?;
+        dataset::write_unwarned(&self.dropped_columns, &self.warnings, out)?;
         write_images(self.near_images.as_ref(), self.boxes.as_ref(), out)?;
         write_windows(self.sequence.as_ref(), &self.naive, out)?;
         let of = match self.up_to_date {
@@ -277,6 +275,11 @@ fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
             counted(added.kept_shards, "shard")
         ),
     )?;
+    if added.equal_rows_not_compared {
+        let text = "rows that equal an earlier one of another split in all that a model sees, such as under another id, were not \
+                    looked for; `feedline shards build --refit` does, over all rows (`equal_rows`)";
+        line(out, "  unchecked", text)?;
+    }
     for shift in &added.shifts {
         let text = format!(
             "{}: mean {} where it was {} in the shards, after all steps, {} deviations of the earlier rows away; `--refit` \
@@ -347,6 +350,21 @@ mod tests {
         ] {
             assert!(out.contains(part), "{part}: {out}");
         }
+    }
+
+    #[test]
+    fn an_append_says_that_equal_rows_were_not_looked_for() {
+        let text = |equal_rows_not_compared| {
+            let added = AddedReport {
+                equal_rows_not_compared,
+                ..AddedReport::default()
+            };
+            let mut out = String::new();
+            write_added(&added, &mut out).unwrap();
+            out
+        };
+        assert!(text(true).contains("were not looked for; `feedline shards build --refit` does"));
+        assert!(!text(false).contains("unchecked"));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use feedline_preprocess::is_named_elsewhere;
+use feedline_preprocess::COLUMNS_DROPPED;
 use feedline_schemas::{
     count::first_of,
     manifest::ClassCounts,
+    report::Warning,
     transform::{FittedTarget, TransformArtefact},
 };
 
@@ -25,17 +26,15 @@ pub(super) fn write_dropped(dropped: &BTreeMap<String, String>, out: &mut String
     Ok(())
 }
 
-/// Writes a line for each key that names columns for another use, so that they are no features.
+/// Writes a line for each key that names some of these columns for another use, so that they are no features.
 pub(crate) fn write_other_uses(
-    dropped: &BTreeMap<String, String>,
+    columns: &BTreeMap<String, String>,
     out: &mut String,
 ) -> fmt::Result {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (column, reason) in dropped {
-        if is_named_elsewhere(reason) {
-            let named = format!("`{column}`");
-            by_reason.entry(reason).or_default().push(named);
-        }
+    for (column, reason) in columns {
+        let named = format!("`{column}`");
+        by_reason.entry(reason).or_default().push(named);
     }
     for (reason, columns) in by_reason {
         let named = first_of(&columns, COLUMNS);
@@ -43,6 +42,21 @@ pub(crate) fn write_other_uses(
         line(out, "  no feature", format!("{named}: {each} {reason}"))?;
     }
     Ok(())
+}
+
+/// Writes the same for the columns of `dropped` that no warning is about: a key names them for another use.
+pub(super) fn write_unwarned(
+    dropped: &BTreeMap<String, String>,
+    warnings: &[Warning],
+    out: &mut String,
+) -> fmt::Result {
+    let is_warned = |column: &str| {
+        let mut dropped = warnings.iter().filter(|w| w.code == COLUMNS_DROPPED);
+        dropped.any(|warning| warning.is_about(column))
+    };
+    let others = dropped.iter().filter(|(column, _)| !is_warned(column));
+    let others = others.map(|(column, reason)| (column.clone(), reason.clone()));
+    write_other_uses(&others.collect(), out)
 }
 
 /// Writes the classes of a target by id, each with its rows. Quotes make blanks at the ends of
@@ -129,6 +143,8 @@ pub(super) fn write_targets(targets: &[String], out: &mut String) -> fmt::Result
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::report::WarnedColumn;
+
     use super::*;
 
     #[test]
@@ -142,8 +158,15 @@ mod tests {
             ("nothing", "holds no value in any row".to_owned()),
         ];
         let dropped = dropped.map(|(name, reason)| (name.to_owned(), reason));
+        let warned = |code: &str, column: &str| {
+            Warning::new(code, "it is no feature").with_columns(vec![WarnedColumn::new(column)])
+        };
+        let warnings = [
+            warned(COLUMNS_DROPPED, "nothing"),
+            warned("unknown_categories", "owner"),
+        ];
         let mut out = String::new();
-        write_other_uses(&dropped.into(), &mut out).unwrap();
+        write_unwarned(&dropped.into(), &warnings, &mut out).unwrap();
         let expected = "    no feature     `lat`, `lon`: each is named in `dataset.passthrough`, and `dataset.features` does not \
                         list it\n    no feature     `owner`: it is named in `dataset.split.key`, and `dataset.features` does not \
                         list it\n";

@@ -366,6 +366,7 @@ fn write_suggestion(suggestion: &Suggestion, out: &mut String) -> fmt::Result {
         records,
         reason,
         error,
+        is_denied: _,
     } = suggestion;
     if let Some(error) = error {
         return line(out, source, error);

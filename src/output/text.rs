@@ -7,7 +7,10 @@ use std::{
 
 use feedline_readers::value::one_line;
 pub(crate) use feedline_schemas::count::counted;
-use feedline_schemas::{count::noun_of, report::Warning};
+use feedline_schemas::{
+    count::noun_of,
+    report::{WarnedColumn, Warning},
+};
 
 /// A report as text.
 pub(crate) trait Text {
@@ -75,6 +78,14 @@ fn reason_of(sample: &str) -> Option<String> {
     Some(reason.to_owned())
 }
 
+/// Columns of a warning for its message, each with its values in parentheses.
+pub(crate) fn shown_columns(columns: &[WarnedColumn]) -> Vec<String> {
+    let columns = columns.iter();
+    columns
+        .map(|column| format!("`{}` ({})", column.name, column.found))
+        .collect()
+}
+
 /// Writes warnings, each with the key that changes the decision.
 pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
     write_warnings_of("", warnings, out)
@@ -82,7 +93,10 @@ pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Res
 
 /// The same, each after the words `of`, which say when it was found.
 pub(super) fn write_warnings_of(of: &str, warnings: &[Warning], out: &mut String) -> fmt::Result {
-    for Warning { code, message, key } in warnings {
+    for warning in warnings {
+        let Warning {
+            code, message, key, ..
+        } = warning;
         let key = key.as_ref().map(|key| format!("; see `{key}`"));
         let text = format!(
             "{of}{}: {message}{}",
@@ -92,16 +106,6 @@ pub(super) fn write_warnings_of(of: &str, warnings: &[Warning], out: &mut String
         line(out, "  warning", text)?;
     }
     Ok(())
-}
-
-/// Text of a failure to read: `error` alone if it says that something cannot be read, and otherwise
-/// after `subject`.
-pub(crate) fn read_failure(subject: &str, error: &str) -> String {
-    if error.starts_with("cannot read ") {
-        error.to_owned()
-    } else {
-        format!("{subject}cannot be read: {error}")
-    }
 }
 
 /// Truncates to at most 160 characters; the rejects have the complete sample.

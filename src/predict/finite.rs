@@ -16,14 +16,11 @@ pub(super) fn usable<T>(
     }
     if answer.is_none() {
         let what = "the model returns no finite number";
-        let fault = Fault {
-            reason: "prediction_not_finite",
-            detail: match number {
-                Some(number) => format!("row {number}: {what}"),
-                None => what.to_owned(),
-            },
+        let detail = match number {
+            Some(number) => format!("row {number}: {what}"),
+            None => what.to_owned(),
         };
-        bad.insert(row, fault);
+        bad.insert(row, Fault::new("prediction_not_finite", detail));
     }
     answer
 }

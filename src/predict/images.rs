@@ -390,10 +390,8 @@ impl Rows {
             Some(path) => format!("`{path}`"),
             None => format!("row {}", self.given.first + self.given.rows as u64),
         };
-        let fault = Fault {
-            reason: ROW_REJECTED,
-            detail: format!("{file}: `{}`: {of}{}", row.reason, row.value),
-        };
+        let detail = format!("{file}: `{}`: {of}{}", row.reason, row.value);
+        let fault = Fault::new(ROW_REJECTED, detail);
         self.given.bad.insert(self.given.rows, fault);
         self.given.kept[0].push(path);
         self.given.rows += 1;

@@ -133,7 +133,7 @@ impl ImageFiles {
         decoder: &mut ImageDecoder,
         pixels: &mut [u8],
     ) -> Result<(), Fault> {
-        let fault = |reason, detail| Fault { reason, detail };
+        let fault = Fault::new;
         let path = path.filter(|path| !path.is_empty());
         let no_path = || fault(NO_IMAGE, "it has no path of an image file".to_owned());
         let path = path.ok_or_else(no_path)?;

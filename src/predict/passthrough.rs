@@ -3,7 +3,7 @@
 use feedline_preprocess::{Column, PassthroughType};
 use feedline_schemas::{
     count::counted,
-    report::{PredictReport, Warning},
+    report::{PredictReport, WarnedColumn, Warning},
 };
 
 /// Name of a passthrough column, where another column of the file has its own name.
@@ -87,7 +87,9 @@ fn misfit_warning(column: &str, cells: u64) -> Warning {
          Parquet file, and `detail` has {their} text; correct the rows, or write CSV or NDJSON, where the column is text",
         counted(cells, "cell")
     );
-    Warning::new("passthrough_not_typed", message).with_key("source.contract.column")
+    Warning::new("passthrough_not_typed", message)
+        .with_key("source.contract.column")
+        .with_columns(vec![WarnedColumn::new(column)])
 }
 
 #[cfg(test)]
@@ -150,6 +152,7 @@ mod tests {
         assert_eq!(warning.code, "passthrough_not_typed");
         let begin = "2 cells of the passthrough column `id` are not of the type";
         assert!(warning.message.starts_with(begin), "{}", warning.message);
+        assert!(warning.is_about("id"), "{warning:?}");
         let one = misfit_warning("id", 1).message;
         assert!(
             one.contains("1 cell of the passthrough column `id` is not"),

@@ -4,32 +4,20 @@ use feedline_schemas::report::PredictReport;
 
 use crate::cli;
 
-/// `fault` of a rejected row, with advice if it is a text in a column of timestamps, which are read by the
-/// formats `dates`: ISO 8601 is read in CSV without a setting, and not in texts of other formats.
-pub(crate) fn with_time_advice(fault: &str, dates: &[String]) -> String {
-    if !fault.contains("is timestamp, the value is text") || fault.contains("`contract.dates`") {
-        return fault.to_owned();
-    }
+/// Advice for a text in a column of timestamps, which are read by the formats `dates`, at the end of a
+/// message: ISO 8601 is read in CSV without a setting, and not in texts of other formats.
+pub(super) fn time_advice(dates: &[String]) -> String {
     match dates {
-        [] => format!(
-            "{fault}; list the format of such times in `contract.dates` of the source, such as `\"%Y-%m-%d\"`: new rows are read \
-             by it, too"
+        [] => String::from(
+            "; list the format of such times in `contract.dates` of the source, such as `\"%Y-%m-%d\"`: new rows are read by it, \
+             too",
         ),
         dates => format!(
-            "{fault}; the value fits none of the formats that times of new rows are read by, which are `{}`: write it in one of \
-             them, or add its format to `contract.dates` of the source",
+            "; the value fits none of the formats that times of new rows are read by, which are `{}`: write it in one of them, \
+             or add its format to `contract.dates` of the source",
             dates.join("`, `")
         ),
     }
-}
-
-/// Returns true if all rows are rejected by rules of the build, and the first one since another row of its
-/// time counts. The rules of the others are not known here.
-fn all_have_same_time(report: &PredictReport) -> bool {
-    let mut reasons = report.rejected_by_reason.keys();
-    let sample = report.reject_sample.as_deref().unwrap_or_default();
-    reasons.all(|reason| reason == "row_rejected")
-        && sample.starts_with("`row_rejected`: `same_time`")
 }
 
 /// Refuses a result without any prediction, which `--fail-on-rejects` would report by its exit code. Times of the
@@ -47,7 +35,10 @@ pub(crate) fn check_any_predicted(
     }
     let reasons = report.rejected_by_reason.iter();
     let commonest = reasons.max_by_key(|(name, rows)| (**rows, std::cmp::Reverse(*name)));
-    let sample = with_time_advice(report.reject_sample.as_deref().unwrap_or_default(), dates);
+    let mut sample = report.reject_sample.clone().unwrap_or_default();
+    if report.is_unread_time {
+        sample += &time_advice(dates);
+    }
     let all = match (report.rows, commonest) {
         (1, _) => format!("its only row is rejected, {sample}"),
         (rows, None) => format!("all {rows} are rejected"),
@@ -63,7 +54,7 @@ pub(crate) fn check_any_predicted(
         );
     }
     // Rows whose time has landed can be read.
-    let advice = match all_have_same_time(report) {
+    let advice = match report.same_time == report.rejected {
         true => "",
         false => {
             "; check that the file is written as the training data is, whose `csv` and `contract` keys it is read with"
@@ -111,34 +102,44 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_timestamp_gets_the_key_of_its_format_once() {
-        let fault = "`type_conflict`: column `at` is timestamp, the value is text `\"2024-07-19\"`";
-        let advised = with_time_advice(fault, &[]);
-        let advice = "; list the format of such times in `contract.dates` of the source";
-        assert!(advised.contains(&format!("{fault}{advice}")), "{advised}");
-        assert_eq!(with_time_advice(&advised, &[]), advised);
-        let other = "column `a` is float, the value is text `\"x\"`";
-        assert_eq!(with_time_advice(other, &[]), other);
+    fn a_text_that_is_no_timestamp_gets_the_key_of_its_format() {
+        let error = |is_unread_time: bool, dates: &[String]| {
+            let report = PredictReport {
+                rows: 1,
+                rejected: 1,
+                reject_sample: Some("`type_conflict`: a text".to_owned()),
+                is_unread_time,
+                ..PredictReport::default()
+            };
+            let error = check_any_predicted(&report, &options(&[]), dates).unwrap_err();
+            error.to_string()
+        };
+        let advised = error(true, &[]);
+        let advice = "a text; list the format of such times in `contract.dates` of the source";
+        assert!(advised.contains(advice), "{advised}");
         // With formats, the value fits none of them.
         let dates = ["%d.%m.%Y", "rfc3339"].map(str::to_owned);
-        let named = with_time_advice(fault, &dates);
-        let advice = "; the value fits none of the formats";
-        assert!(named.contains(&format!("{fault}{advice}")), "{named}");
+        let named = error(true, &dates);
+        let advice = "a text; the value fits none of the formats";
+        assert!(named.contains(advice), "{named}");
         assert!(named.contains("are `%d.%m.%Y`, `rfc3339`: "), "{named}");
-        assert_eq!(with_time_advice(&named, &dates), named);
+        let other = error(false, &dates);
+        assert!(other.contains("a text; check that the file"), "{other}");
     }
 
     #[test]
     fn rows_whose_time_has_landed_are_no_reason_to_check_how_the_file_is_written() {
-        let report = |sample: &str| PredictReport {
+        let report = |same_time: u64| PredictReport {
             rows: 2,
             rejected: 2,
             rejected_by_reason: [("row_rejected".to_owned(), 2)].into(),
-            reject_sample: Some(format!("`row_rejected`: `{sample}`: at `t`")),
+            reject_sample: Some("`row_rejected`: at `t`".to_owned()),
+            same_time,
             ..PredictReport::default()
         };
-        for (sample, expected) in [("same_time", false), ("time_missing", true)] {
-            let error = check_any_predicted(&report(sample), &options(&[]), &[]).unwrap_err();
+        for (same_time, expected) in [(2, false), (1, true), (0, true)] {
+            let report = report(same_time);
+            let error = check_any_predicted(&report, &options(&[]), &[]).unwrap_err();
             let error = error.to_string();
             assert_eq!(error.contains("check that the file"), expected, "{error}");
         }

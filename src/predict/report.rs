@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use feedline_schemas::{
-    count::noun_of,
+    count::{first_counted, noun_of},
     report::{PredictReport, PredictedJoin},
 };
 
@@ -17,17 +17,11 @@ const NAMED: usize = 10;
 fn most_of(cells: &BTreeMap<String, u64>) -> String {
     let mut columns: Vec<(&String, &u64)> = cells.iter().collect();
     columns.sort_by_key(|(name, cells)| (std::cmp::Reverse(**cells), *name));
-    let named = columns.iter().take(NAMED);
-    let named: Vec<String> = named
+    let columns: Vec<String> = columns
+        .iter()
         .map(|(name, cells)| format!("`{name}` ({cells})"))
         .collect();
-    match columns.len().saturating_sub(NAMED) {
-        0 => named.join(", "),
-        more => {
-            let more = counted(more as u64, "more column");
-            format!("{} and {more}", named.join(", "))
-        }
-    }
+    first_counted(&columns, NAMED, "column")
 }
 
 /// Writes the joins of the rows, and the rows that needed none.

@@ -279,16 +279,15 @@ fn source(
     })
 }
 
-/// Counts rows of the file that did not land. Its times are read by the formats `dates`.
-pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport, dates: &[String]) {
+/// Counts rows of the file that did not land.
+pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport) {
     report.rows += landed.rejected;
     report.rejected += landed.rejected;
     for (reason, rows) in &landed.rejected_by_reason {
         *report.rejected_by_reason.entry(reason.clone()).or_default() += rows;
     }
-    if let Some(sample) = &landed.reject_sample {
-        let sample = || super::with_time_advice(sample, dates);
-        report.reject_sample.get_or_insert_with(sample);
+    if report.reject_sample.is_none() {
+        report.reject_sample.clone_from(&landed.reject_sample);
     }
 }
 
@@ -357,6 +356,7 @@ pub(crate) fn answer(
     for found in found.into_iter().flatten() {
         super::warn(found, report);
     }
+    report.same_time = rows.new_same_time();
     report.copies = rows.copies();
     report.rejected_before += rows.rejected_before();
     if report.copies > 0 {
@@ -406,11 +406,8 @@ fn rejected(rejects: &[FileReject], answers: &Answers, numbers: usize) -> Given 
     let cells = |name: &String| -> Vec<Option<String>> {
         rejects.iter().map(|row| row.cell(name)).collect()
     };
-    let fault = |row: &FileReject| Fault {
-        // Replaced by the reason itself.
-        reason: "row_rejected",
-        detail: row.detail.clone(),
-    };
+    // The word is replaced by the reason itself.
+    let fault = |row: &FileReject| Fault::new("row_rejected", row.detail.clone());
     Given {
         first: 0,
         row_numbers: rejects.iter().map(|row| row.number).collect(),

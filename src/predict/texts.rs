@@ -264,18 +264,12 @@ impl TextFiles {
                 let texts = text_documents(bytes, self.separator.as_deref());
                 let texts = texts.map(|text| match text {
                     Ok(text) => Ok(Some(text)),
-                    Err(bad) => Err(Fault {
-                        reason: bad.reason,
-                        detail: bad.detail,
-                    }),
+                    Err(bad) => Err(Fault::new(bad.reason, bad.detail)),
                 });
                 self.waiting.extend(texts.map(|text| (path.clone(), text)));
             }
             Err(error) => {
-                let fault = Fault {
-                    reason: UNREADABLE,
-                    detail: error.to_string(),
-                };
+                let fault = Fault::new(UNREADABLE, error.to_string());
                 self.waiting.push_back((path.clone(), Err(fault)));
             }
         }
@@ -339,11 +333,10 @@ impl EncodedTexts {
 fn encode(encoder: &TextEncoder, text: Option<&str>) -> Result<EncodedText, Fault> {
     let encoded = encoder.encode(text)?;
     match encoded.ids.len() {
-        0 | 1 => Err(Fault {
-            reason: TOO_SHORT,
-            detail: "it is a single token, which has none before it to be predicted from"
-                .to_owned(),
-        }),
+        0 | 1 => {
+            let detail = "it is a single token, which has none before it to be predicted from";
+            Err(Fault::new(TOO_SHORT, detail.to_owned()))
+        }
         _ => Ok(encoded),
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use feedline_preprocess::{Transform, UnusualCells, capped_in_train};
 use feedline_schemas::{
     config::{DatasetConfig, Step},
-    report::{PredictReport, Warning},
+    report::{PredictReport, WarnedColumn, Warning},
 };
+
+use crate::output::shown_columns;
 
 /// Least fraction of the new rows whose number a cap changes, for a warning,
 const CAPPED: f64 = 0.5;
@@ -62,23 +64,25 @@ pub(crate) fn mostly_capped(
         let found = *cells as f64 / rows.max(1) as f64;
         let is_most = rows >= FEWEST && found > CAPPED && found >= TIMES * trained;
         is_most.then(|| {
-            format!(
-                "`{column}` ({:.0} % of {rows} rows; {:.1} % of the training rows)",
+            let found = format!(
+                "{:.0} % of {rows} rows; {:.1} % of the training rows",
                 found * 100.0,
                 trained * 100.0
-            )
+            );
+            WarnedColumn::with_found(column, found)
         })
     });
-    let columns: Vec<String> = columns.collect();
+    let columns: Vec<WarnedColumn> = columns.collect();
     (!columns.is_empty()).then(|| {
         let message = format!(
             "caps of `winsorize` change the numbers of most new rows, which all become the cap, so a model cannot distinguish \
              them: {}; a series that rises or falls leaves the range of its training rows: build and train with newer rows, or \
              write `[[dataset.step]]` without `winsorize` for such columns; if the caps are meant, list the columns in \
              `columns` of the `winsorize` step, and this warning is gone",
-            columns.join(", ")
+            shown_columns(&columns).join(", ")
         );
-        Warning::new("mostly_capped", message).with_key("dataset.step")
+        let warning = Warning::new("mostly_capped", message).with_key("dataset.step");
+        warning.with_columns(columns)
     })
 }
 
@@ -163,6 +167,7 @@ mod tests {
         assert_eq!(warning.code, "mostly_capped");
         let found = "`v` (75 % of 40 rows; 2.0 % of the training rows)";
         assert!(warning.message.contains(found), "{warning:?}");
+        assert!(warning.is_about("v"), "{warning:?}");
         let listed = "step = [{ type = \"winsorize\", columns = [\"v\"] }]\n";
         for (rows, cells, trained, step) in [
             (19, 19, 0.02, ""),

@@ -201,6 +201,17 @@ fn a_table_that_a_server_refuses_names_the_option_that_sends_a_token() {
     let base = serve(|_| ("404 Not Found", String::new(), String::new()));
     let missing = run(folder, &["init", &format!("{base}/things.csv")]).expect(2);
     assert!(!missing.stderr.contains("--bearer"), "{missing:#?}");
+    // An API too, unless its failure is another one.
+    for (status, is_named) in [
+        ("401 Unauthorized", true),
+        ("429 Too Many Requests", false),
+        ("200 OK", false),
+    ] {
+        let base = serve(move |_| (status, String::new(), "<html></html>".to_owned()));
+        let refused = run(folder, &["init", &format!("{base}/things")]).expect(1);
+        let names = refused.stderr.contains("--bearer");
+        assert_eq!(names, is_named, "{refused:#?}");
+    }
 }
 
 /// Hundredths as `1.298,50`, and whole numbers as `1.298`.
@@ -303,6 +314,103 @@ fn files_with_different_decimal_separators_get_no_setting_and_all_their_numbers_
     ] {
         assert!(init.stdout.contains(part), "{part}: {init:#?}");
     }
+}
+
+#[test]
+fn a_named_target_with_decimal_points_is_read_beside_columns_with_decimal_commas() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |row: u32| {
+        let comma = |step: u32| format!("\"{},{}\"", row * step % 40, row % 9 + 1);
+        let integer = row * 5 % 97;
+        format!(
+            "{},{},{},{integer},0.{:03}",
+            comma(3),
+            comma(7),
+            comma(9),
+            row + 100
+        )
+    };
+    write_table(folder, "w.csv", "a,b,c,n,y", 300, row);
+    let init = run(folder, &["init", "w.csv", "--target", "y"]).expect(0);
+    let text = fs::read_to_string(folder.join("w.toml")).unwrap();
+    assert!(!text.contains("decimal_separator = "), "{text}");
+    assert!(text.contains("so the task is regression"), "{text}");
+    let why = "`y` has decimal points, so `csv.decimal_separator` is not set";
+    assert!(init.stdout.contains(why) && text.contains(why), "{init:#?}");
+    assert!(!text.contains("until `csv.decimal_separator`"), "{text}");
+    // Without a named target, the other columns decide.
+    run(folder, &["init", "w.csv", "--force"]).expect(0);
+    let text = fs::read_to_string(folder.join("w.toml")).unwrap();
+    assert!(text.contains("decimal_separator = \",\""), "{text}");
+}
+
+#[test]
+fn a_column_of_one_value_or_none_is_a_feature_with_an_indicator() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |row: u32| {
+        let vip = if row.is_multiple_of(5) { "1" } else { "" };
+        let flag = if row.is_multiple_of(3) { "yes" } else { "" };
+        format!("{},{vip},{flag},{}", row * 37 % 101, row * 7919 % 997)
+    };
+    write_table(folder, "v.csv", "a,vip,flag,y", 300, row);
+    let init = run(folder, &["init", "v.csv", "--target", "y", "--json"]).expect(0);
+    let init = init.json();
+    assert_eq!(init["dropped"].as_array().unwrap().len(), 0, "{init}");
+    let decisions = init["decisions"].to_string();
+    for column in [
+        "`vip` (`1`, missing in 240",
+        "`flag` (`yes`, missing in 200",
+    ] {
+        assert!(decisions.contains(column), "{init}");
+    }
+    run(folder, &["ingest", "v.toml"]).expect(0);
+    let messages = |file: &str| {
+        let built = run(folder, &["shards", "build", file, "--json"]).expect(0);
+        let built = built.json();
+        let warnings = built["warnings"].as_array().cloned().unwrap_or_default();
+        let constant = warnings
+            .iter()
+            .filter(|warning| warning["code"] == "constant_columns");
+        constant
+            .map(|warning| warning["message"].as_str().unwrap().to_owned())
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(messages("v.toml"), [""; 0]);
+    let text = fs::read_to_string(folder.join("v.toml")).unwrap();
+    let plain = text.replace("indicator = true, ", "");
+    assert_ne!(plain, text);
+    fs::write(folder.join("plain.toml"), plain).unwrap();
+    let warned = messages("plain.toml");
+    let [message] = &warned[..] else {
+        panic!("{warned:?}")
+    };
+    for part in [
+        "one value or missing in all",
+        ": `vip`; with `indicator = true`",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_check_finds_a_column_that_is_named_as_an_indicator() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |row: u32| format!("{},{},{}", row % 7, row % 5, row % 11);
+    write_table(folder, "rows.csv", "a,a__missing,y", 300, row);
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"rows.csv\"\n\
+         [dataset]\ntarget = \"y\"\nstep = [{ type = \"impute\", indicator = true }]\n",
+    );
+    let refused = run(folder, &["check", file]).expect(2);
+    let shown = refused.stdout + &refused.stderr;
+    assert!(
+        shown.contains("two features would be named `a__missing`"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -52,18 +52,21 @@ fn decisions_reach_the_screen_json_inspect_and_the_report() {
     let mut files = files.map(|file| file.unwrap().path());
     let page = files.find(|file| file.extension().is_some_and(|end| end == "html"));
     let page = fs::read_to_string(page.unwrap()).unwrap();
-    for (code, part) in [
-        ("categories_cut", "column `zip` has"),
+    for (code, column, part) in [
+        ("categories_cut", "zip", "column `zip` has"),
         (
             "columns_dropped",
+            "nothing",
             "column `nothing` is no feature: it holds no value in any row",
         ),
-        ("labels_alike", "`good` ("),
+        ("labels_alike", "status", "`good` ("),
     ] {
         let warnings = json["warnings"].as_array().unwrap();
         let found = warnings.iter().find(|warning| warning["code"] == code);
         let message = found.unwrap()["message"].as_str().unwrap();
         assert!(message.contains(part), "{message}");
+        let columns = &found.unwrap()["findings"][0]["columns"];
+        assert_eq!(columns[0]["name"], column);
         assert!(screen.contains(message), "{screen}");
         assert!(inspected.contains(message), "{inspected}");
         assert!(page.contains(code), "{code}");

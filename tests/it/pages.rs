@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     inputs::pieces,
-    support::{Random, count_files, files, kill_when, pipeline, run, shared_data, start},
+    support::{Random, count_files, files, kill_when, pipeline, run, serve, shared_data, start},
 };
 
 /// Pages of a server, by path.
@@ -369,6 +369,49 @@ fn a_missing_sitemap_is_logged_and_reported_by_each_run() {
             "{report}"
         );
     }
+}
+
+#[test]
+fn a_page_that_failed_is_counted_in_reports_and_lands_in_a_later_run() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = Arc::clone(&is_down);
+    let origin = serve(move |target| {
+        let body = match target {
+            "/" => made_up(0) + "<a href=\"/1\">1</a>",
+            "/1" if !down.load(Ordering::SeqCst) => made_up(1),
+            "/1" => return ("503 Busy", String::new(), String::new()),
+            _ => return ("404 Not Found", String::new(), String::new()),
+        };
+        ("200 OK", "Content-Type: text/html\r\n".to_owned(), body)
+    });
+    let config = format!(
+        "[pipeline]\nname = \"crawl\"\nroot = \"out\"\n[[source]]\nname = \"site\"\ntype = \"html\"\nurl = \"{origin}/\"\n\
+         crawl = {{ delay_ms = 0 }}\nretry = {{ max_tries = 1 }}\ncontract = {{ max_reject_fraction = 1.0 }}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), &config);
+    let ingest = || {
+        let ended = run(folder.path(), &["ingest", file, "--json"]).expect(0);
+        ended.json()["sources"][0].clone()
+    };
+    let first = ingest();
+    assert_eq!(first["status"], "partial", "{first}");
+    assert_eq!(first["rows"], 1, "{first}");
+    assert_eq!(first["failed_pages"], 1, "{first}");
+    let mut warnings = first["warnings"].as_array().unwrap().iter();
+    assert!(
+        warnings.any(|warning| warning["code"] == "pages_failed"),
+        "{first}"
+    );
+    let status = run(folder.path(), &["ingest", "status", file]).expect(0);
+    for part in ["requests 1 failed page again", "the last request of 1 page"] {
+        assert!(status.stdout.contains(part), "{}", status.stdout);
+    }
+    is_down.store(false, Ordering::SeqCst);
+    let second = ingest();
+    assert_eq!(second["status"], "complete", "{second}");
+    assert_eq!(second["rows"], 2, "{second}");
+    assert_eq!(second["failed_pages"], Value::Null, "{second}");
 }
 
 const KILLS: u64 = 12;

@@ -234,6 +234,17 @@ fn a_dataset_of_other_settings_is_said_to_be_where_it_is_planned_on_or_exported(
         assert_eq!(found, ["dataset_settings_changed"], "{command:?}");
     }
     assert!(codes(&[&of_source[..], &changed].concat()).is_empty());
+    // Settings that no build accepts are other ones too.
+    let refused = ["--set", "dataset.expect.file=absent.toml"];
+    for command in [&["plan", file][..], &of_dataset[..], &["train", file][..]] {
+        let report = json_of(at, &[command, &refused].concat());
+        let warnings = report["warnings"].as_array().unwrap();
+        let changed = |w: &&Value| w["code"] == "dataset_settings_changed";
+        let warning = warnings.iter().find(changed).unwrap();
+        assert_eq!(warning["key"], "dataset.expect.file", "{command:?}");
+        let message = warning["message"].as_str().unwrap();
+        assert!(message.contains("absent.toml` does not exist"), "{message}");
+    }
     let shown = run(at, &[&of_dataset[..], &changed].concat()).expect(0);
     let part = "the exported rows are those of the existing dataset";
     assert!(shown.stdout.contains(part) && shown.stderr.contains(part));
@@ -336,17 +347,15 @@ fn training_rows_encoded_by_the_target_are_said_to_be_when_they_are_measured() {
         "step = [{ type = \"standardize\" }, { type = \"categories\", encoding = \"target\" }]";
     let file = write_pipeline(at, steps, "epochs = 2");
     run(at, &["run", file]).expect(0);
-    let codes = |split: &str| {
+    let warning_of = |split: &str| {
         let report = json_of(at, &["eval", file, "--split", split]);
         let warnings = report["warnings"].as_array().cloned().unwrap_or_default();
-        let codes = warnings
-            .iter()
-            .map(|w| w["code"].as_str().unwrap().to_owned());
-        codes.collect::<Vec<_>>()
+        let mut warnings = warnings.into_iter();
+        warnings.find(|w| w["code"] == "target_encoded_training_rows")
     };
-    let said = "target_encoded_training_rows".to_owned();
-    assert!(codes("train").contains(&said));
-    assert!(!codes("validation").contains(&said));
+    let warning = warning_of("train").unwrap();
+    assert_eq!(warning["findings"][0]["columns"][0]["name"], "city");
+    assert_eq!(warning_of("validation"), None);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl PipelineWork<'_> {
         let answers = image_columns(artefact)?;
         let predict = move || -> anyhow::Result<PredictReport> {
             landed_images.answer(&answers, &model, output, &mut report)?;
-            series::add_rejects(&mut report, &found, &[]);
+            series::add_rejects(&mut report, &found);
             Ok(report)
         };
         let report = tokio::task::spawn_blocking(predict).await?;

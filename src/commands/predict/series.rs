@@ -111,8 +111,7 @@ impl PipelineWork<'_> {
             let landing = series::Landing::of(file, "rows", format, config, &landed, folder)?;
             let landing = landing.needing(&needed);
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
-            let dates = &found.rows.source.contract.dates;
-            series::add_rejects(report, &found.report, dates);
+            series::add_rejects(report, &found.report);
             if let Some(warning) = series::unneeded_cells_warning(&found.report, config, &needed) {
                 tracing::warn!("{}", warning.message);
                 report.warnings.push(warning);
@@ -127,8 +126,7 @@ impl PipelineWork<'_> {
             let found = Box::pin(self.land_typed(landing, &landed)).await?;
             report.rejected_before += found.report.rejected;
             if found.rows.is_empty {
-                let dates = &found.rows.source.contract.dates;
-                let warning = without_history(history, (&found.report, dates), file.is_some())?;
+                let warning = without_history(history, &found.report, file.is_some())?;
                 tracing::warn!("{}", warning.message);
                 report.warnings.push(warning);
             }
@@ -234,19 +232,13 @@ fn file_of_rows(options: &cli::Predict, has_windows: bool, is_terminal: bool) ->
     options.rows.as_deref().or(has_input.then_some("-"))
 }
 
-/// Warning of a history without a usable row, whose times are read by the formats `dates`: new rows then have no
-/// earlier ones.
+/// Warning of a history without a usable row: new rows then have no earlier ones.
 ///
 /// # Errors
 /// Rows that are all rejected, and windows that end with the last rows of the history.
-fn without_history(
-    file: &str,
-    (found, dates): (&SourceReport, &[String]),
-    has_new: bool,
-) -> anyhow::Result<Warning> {
+fn without_history(file: &str, found: &SourceReport, has_new: bool) -> anyhow::Result<Warning> {
     if found.rejected > 0 {
         let sample = found.reject_sample.as_deref().unwrap_or_default();
-        let sample = predict::with_time_advice(sample, dates);
         anyhow::bail!(
             "no row of the history `{file}` can be used: {} rejected, the first one: {sample}; write its columns as those of \
              the pipeline's source",

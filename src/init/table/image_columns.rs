@@ -5,7 +5,7 @@ use feedline_schemas::record::ColumnType;
 
 use super::{ColumnRoles, Dropped, TARGETS, is_class};
 
-/// Code of the warning that names columns of image files.
+/// Code of the warning about columns of image files.
 const IMAGE_AS_BYTES: &str = "image_as_bytes";
 /// Most distinct integers that are the classes of images.
 const MAX_IMAGE_CLASSES: u64 = 1_000;
@@ -23,7 +23,7 @@ pub(super) fn image_column(preview: &SourcePreview) -> Option<&str> {
         let object = column.name.strip_suffix(".bytes");
         column.column_type == Some(ColumnType::Binary)
             && object.is_some_and(has_path)
-            && warning.message.contains(&format!("`{}`", column.name))
+            && warning.is_about(&column.name)
     });
     found.map(|column| column.name.as_str())
 }

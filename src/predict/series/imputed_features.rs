@@ -1,9 +1,12 @@
 //! Warning of features of the past that are imputed far more often in new rows than in training.
 
 use feedline_schemas::{
-    report::{PredictReport, Warning},
+    count::first_of,
+    report::{PredictReport, WarnedColumn, Warning},
     transform::{FittedStep, TransformArtefact},
 };
+
+use crate::output::shown_columns;
 
 /// Least difference of the fractions of imputed cells, in new rows and in training, that is worth a warning.
 const DIFFERENCE: f64 = 0.05;
@@ -30,26 +33,24 @@ pub(crate) fn imputed_features_warning(
         let fitted = fitted_fraction(artefact, name)?;
         let is_far = is_far_above(fraction(missing, cells), fitted, rows);
         let fitted = fitted * 100.0;
-        is_far.then(|| format!("`{name}` ({missing} of {cells}, {fitted:.1} % in training)"))
+        is_far.then(|| {
+            let found = format!("{missing} of {cells}, {fitted:.1} % in training");
+            WarnedColumn::with_found(name, found)
+        })
     });
-    let imputed: Vec<String> = imputed.collect();
+    let imputed: Vec<WarnedColumn> = imputed.collect();
     if imputed.is_empty() {
         return None;
     }
-    let more = match imputed.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = imputed.iter().take(NAMED).cloned();
-    let named: Vec<String> = named.collect();
     let message = format!(
-        "features have no earlier values to be made of, and are imputed far more often than in training: {}{more}; such \
+        "features have no earlier values to be made of, and are imputed far more often than in training: {}; such \
          predictions depend little on the past: give the earlier rows (`feedline ingest`, `--history`); values that are \
          not known yet are missing for each later step, so predict fewer steps ahead, or let features look further back; \
          `--flags` marks the rows",
-        named.join(", ")
+        first_of(&shown_columns(&imputed), NAMED)
     );
-    Some(Warning::new("imputed_features", message).with_key("dataset.feature"))
+    let warning = Warning::new("imputed_features", message).with_key("dataset.feature");
+    Some(warning.with_columns(imputed))
 }
 
 /// Returns true if the fraction `found` of `rows` is far above the one in training.
@@ -135,6 +136,11 @@ mod tests {
         let features = ["a", "b", "kept"].map(str::to_owned);
         let warning = imputed_features_warning(&report, &artefact, &features, length)?;
         assert_eq!(warning.code, "imputed_features");
+        let is_named = |column: &WarnedColumn| {
+            let item = format!("`{}` (", column.name);
+            warning.message.contains(&item)
+        };
+        assert!(warning.columns().count() > 0 && warning.columns().all(is_named));
         Some(warning.message)
     }
 

@@ -16,15 +16,19 @@ use feedline_schemas::{
 };
 
 use super::Landing;
-use crate::predict::with_time_advice;
+use crate::predict::rejected::time_advice;
 
 /// A file of rows that has landed.
 pub(crate) struct LandedFile {
     pub(crate) rows: LandedRows,
+    /// Report of its landing. The rejected row in it is the first one, with advice.
     pub(crate) report: SourceReport,
     /// Rows that have not landed.
     pub(crate) rejects: Vec<FileReject>,
 }
+
+/// Reason of a row with a value that its column cannot hold.
+const TYPE_CONFLICT: &str = "type_conflict";
 
 /// A row of a file that is rejected, and so has not landed.
 pub(crate) struct FileReject {
@@ -73,7 +77,7 @@ impl LandedFile {
     /// dataset's source have the types `landed`.
     pub(crate) async fn read(
         landing: Landing,
-        report: SourceReport,
+        mut report: SourceReport,
         log: Option<Landed>,
         landed: &BTreeMap<String, ColumnType>,
     ) -> anyhow::Result<Self> {
@@ -88,6 +92,11 @@ impl LandedFile {
             rows.starts = starts(log.entries.iter().map(|entry| &entry.counts));
             let types = Arc::new(types_of(&log, landed));
             let dates = &rows.source.contract.dates;
+            if let Some(first) = found.first() {
+                let row = Value::parse(first.raw.as_bytes()).ok();
+                let advice = advice_for(first, row.as_ref(), &types, dates);
+                report.reject_sample = Some(first.describe() + &advice);
+            }
             let read = |reject| file_reject(reject, &rows.starts, &types, dates);
             rejects.extend(found.into_iter().map(read));
         }
@@ -109,12 +118,30 @@ fn file_reject(
     dates: &[String],
 ) -> FileReject {
     let batch = usize::try_from(reject.sequence).unwrap_or(usize::MAX);
+    let row = Value::parse(reject.raw.as_bytes()).ok();
+    let advice = advice_for(&reject, row.as_ref(), types, dates);
     FileReject {
         number: starts.get(batch).copied().unwrap_or(0) + reject.row,
-        row: Value::parse(reject.raw.as_bytes()).ok(),
+        row,
         reason: reject.reason,
-        detail: with_time_advice(&reject.detail, dates),
+        detail: reject.detail + &advice,
         types: Arc::clone(types),
+    }
+}
+
+/// Advice for a rejected `row` with a text in a column of timestamps, at the end of a message; empty for others.
+fn advice_for(
+    reject: &LandedReject,
+    row: Option<&Value>,
+    types: &BTreeMap<String, ColumnType>,
+    dates: &[String],
+) -> String {
+    let is_time = types.get(&reject.column) == Some(&ColumnType::Timestamp);
+    let value = row.and_then(|row| row.at(&reject.column));
+    let is_text = matches!(value, Some(Value::Text(_) | Value::Cell(_)));
+    match reject.reason == TYPE_CONFLICT && is_time && is_text {
+        true => time_advice(dates),
+        false => String::new(),
     }
 }
 
@@ -174,6 +201,7 @@ mod tests {
             sequence: 1,
             row: 2,
             reason: "type_conflict".to_owned(),
+            column: String::new(),
             detail: String::new(),
             raw: raw.to_owned(),
         };
@@ -220,6 +248,38 @@ mod tests {
             ("absent", None),
         ] {
             assert_eq!(row.cell(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_text_in_a_column_of_timestamps_gets_advice_by_the_type_of_the_column() {
+        let types = [("at", ColumnType::Timestamp), ("n", ColumnType::Float64)];
+        let types = types.map(|(name, own)| (name.to_owned(), own));
+        let types = Arc::new(BTreeMap::from(types));
+        let detail = |column: &str, reason: &str, raw: &str| {
+            let reject = LandedReject {
+                sequence: 0,
+                row: 0,
+                reason: reason.to_owned(),
+                column: column.to_owned(),
+                detail: "in its own words".to_owned(),
+                raw: raw.to_owned(),
+            };
+            file_reject(reject, &[0], &types, &["%d.%m.%Y".to_owned()]).detail
+        };
+        let row = r#"{"at":"soon","n":"many"}"#;
+        let advised = detail("at", "type_conflict", row);
+        let begin = "in its own words; the value fits none of the formats";
+        assert!(advised.starts_with(begin), "{advised}");
+        for (column, reason, raw) in [
+            ("at", "missing_value", row),
+            ("n", "type_conflict", row),
+            ("", "type_conflict", row),
+            ("at", "type_conflict", r#"{"at":7}"#),
+            ("at", "type_conflict", "no,json"),
+        ] {
+            let found = detail(column, reason, raw);
+            assert_eq!(found, "in its own words", "{column} {reason} {raw}");
         }
     }
 

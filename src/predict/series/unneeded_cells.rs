@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use feedline_schemas::{
     config::{ContractConfig, PipelineConfig, TypeContract},
     count::counted,
-    report::{SourceReport, Warning},
+    report::{SourceReport, WarnedColumn, Warning},
 };
 
 use super::own_source;
+use crate::output::shown_columns;
 
 /// Warning of such cells in the file that `landed` reports: their rows are predicted, and ingest would
 /// reject them. `None` if there are none, or if ingest would land the rows, too.
@@ -30,7 +31,8 @@ pub(crate) fn unneeded_cells_warning(
     let (mut cells, mut columns) = (0, Vec::new());
     for (name, noted) in unneeded {
         cells += noted.count;
-        columns.push(format!("`{name}` ({}, {})", noted.count, noted.sample));
+        let found = format!("{}, {}", noted.count, noted.sample);
+        columns.push(WarnedColumn::with_found(name, found));
     }
     let are = match cells {
         0 => return None,
@@ -42,9 +44,10 @@ pub(crate) fn unneeded_cells_warning(
          later rows have them as their past, while a build has no such rows; correct the cells, or let the contract land \
          them as null (`null_value`)",
         counted(cells, "cell"),
-        columns.join(", ")
+        shown_columns(&columns).join(", ")
     );
-    Some(Warning::new("unneeded_cells", message).with_key("source.contract.types"))
+    let warning = Warning::new("unneeded_cells", message).with_key("source.contract.types");
+    Some(warning.with_columns(columns))
 }
 
 #[cfg(test)]
@@ -75,6 +78,7 @@ mod tests {
         assert_eq!(warning.code, "unneeded_cells");
         let begin = "3 cells of columns that the dataset does not need are not of the type that landed: `note` (3, `n/k`);";
         assert!(warning.message.starts_with(begin), "{}", warning.message);
+        assert!(warning.is_about("note") && !warning.is_about("needed"));
         let all = BTreeSet::from(["needed", "note"].map(str::to_owned));
         assert_eq!(unneeded_cells_warning(&landed, &config, &all), None);
     }
