@@ -25,7 +25,7 @@ pub(crate) enum NoFeatureReason {
     ManyTimes,
     /// No value in any row.
     NoValue,
-    /// No value in any training row, so statistics have nothing to be made of.
+    /// No value in any training row, so there is nothing to fit.
     NoTrainValue,
     /// This key names it for another use.
     NamedIn(&'static str),

@@ -1,15 +1,14 @@
 //! Columns that have one value or are missing: the missing cells may be what a model needs.
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
-use feedline_schemas::{count::first_counted, csv_cell::CellFormat, record::ColumnType};
+use feedline_schemas::{
+    count::first_counted, csv_cell::CellFormat, record::ColumnType, report::NAMED_COLUMNS,
+};
 
 use super::{ColumnRoles, MIN_ROWS};
 
 /// Fewest numbers of a column for a step: fewer ones may all be in rows that do not train, and a step needs one to fit.
 const MIN_NUMBERS: u64 = 30;
-
-/// Most columns that a decision names; the others are counted.
-const NAMED_COLUMNS: usize = 5;
 
 /// Returns true for a column that has one value in some rows and is missing in the others.
 pub(super) fn is_value_or_missing(column: &ColumnPreview) -> bool {
